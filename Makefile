@@ -1,0 +1,72 @@
+PYTHON ?= python3
+VENV ?= .venv
+DEMO_VENV ?= .venv-demo
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := -m pip --quiet --disable-pip-version-check --no-input
+CODE := celery_replay django_app example_project tests docs
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test fmt fmt-check lint types layers migrations check bench demo docs wheel clean
+
+help:  ## Show the tasks
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+venv: $(VENV)/.stamp  ## Create the virtual environment
+
+$(VENV)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) install --upgrade pip
+	$(BIN)/python $(PIP) install --editable '.[dev]'
+	@touch $@
+
+test: venv  ## Run the tests; ARGS go to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+fmt: venv  ## Format the code and mend what can be mended
+	$(BIN)/ruff check --quiet --fix-only $(wildcard $(CODE))
+	$(BIN)/ruff format $(wildcard $(CODE))
+
+fmt-check: venv  ## Check the format
+	$(BIN)/ruff format --check $(wildcard $(CODE))
+
+lint: venv  ## Look for faults in the code
+	$(BIN)/ruff check $(wildcard $(CODE))
+
+types: venv  ## Check the types
+	$(BIN)/mypy
+
+layers: venv  ## Check who may import whom
+	$(BIN)/lint-imports
+
+migrations: venv  ## Check that no migration is missing
+	$(BIN)/python -m django makemigrations django_celery_replay --check --dry-run --settings tests.django_settings
+
+check: fmt-check lint types layers migrations  ## Everything that is checked without running tests
+
+bench: venv  ## Measure against plain Celery; ARGS go to the benchmark
+	$(BIN)/python -m benchmarks $(ARGS)
+
+demo: $(DEMO_VENV)/.stamp  ## Run the demo project; ARGS go to it
+	$(DEMO_VENV)/bin/python -m example_project.demo $(ARGS)
+
+$(DEMO_VENV)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python $(PIP) install --editable '.[demo]'
+	@touch $@
+
+docs: venv  ## Build the documentation
+	$(BIN)/sphinx-build --quiet --fail-on-warning --nitpicky docs build/docs
+	@echo "build/docs/index.html"
+
+wheel: venv  ## Run the tests against the built wheel
+	rm -rf build/wheel
+	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python $(PIP) install "$$(ls build/wheel/*.whl)[test]"
+	cp -r tests pyproject.toml build/wheel/
+	cd build/wheel && venv/bin/python -m pytest $(ARGS)
+
+clean:  ## Remove what the other tasks made
+	rm -rf $(VENV) $(DEMO_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

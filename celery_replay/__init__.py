@@ -1,0 +1,61 @@
+"""celery-replay: background jobs that are traceable, safe to retry, and replayable, on plain Celery."""
+
+from .attempts import Attempt, current_attempt, record
+from .exceptions import (
+    ConfigurationError,
+    FenceRefused,
+    JobError,
+    JobExpired,
+    KeyConflict,
+    KeyFailed,
+    OwnershipLost,
+    PoisonJob,
+    RecordedFailure,
+    ReplayError,
+    ResultUnavailable,
+    RolledBack,
+    SchemaMismatch,
+    StepError,
+    StoreError,
+    StoreUnavailable,
+    UnknownOutcome,
+)
+from .extension import install, uninstall
+from .states import Category, Outcome
+from .steps import step
+from .task import ReplayTask
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # adopting
+    "ReplayTask",
+    "install",
+    "uninstall",
+    # in a task's body
+    "Attempt",
+    "current_attempt",
+    "record",
+    "step",
+    # words
+    "Category",
+    "Outcome",
+    # errors
+    "ConfigurationError",
+    "FenceRefused",
+    "JobError",
+    "JobExpired",
+    "KeyConflict",
+    "KeyFailed",
+    "OwnershipLost",
+    "PoisonJob",
+    "RecordedFailure",
+    "ReplayError",
+    "ResultUnavailable",
+    "RolledBack",
+    "SchemaMismatch",
+    "StepError",
+    "StoreError",
+    "StoreUnavailable",
+    "UnknownOutcome",
+]

@@ -1,0 +1,414 @@
+"""OPEN: may this delivery run now? One pure function of the stored facts.
+
+The lines are asked in order and the first that applies decides. They were walked by a model checker: with any one of
+them off, a job is lost, a chord hangs or an effect happens twice. `docs/explanation/lifecycle.md` has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .clock import Micros
+from .facts import Change, Delivery, Facts, alive, died, file_letter, forget_letter, park, reserved
+from .records import AttemptRecord, Job, Letter
+from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """What a delivery tells OPEN about itself and its task."""
+
+    delivery: Delivery
+    nonce: str
+    task_id: str
+    trace_id: str
+    correlation_id: str
+    causation_id: str | None = None
+    key: str = ""
+    claim: str | None = None
+    fingerprint: str | None = None
+    published_at: Micros | None = None
+    expires_at: Micros | None = None
+    lease_us: Micros
+    canvas_us: Micros
+    """How long a closed attempt may take to send its canvas on before another one does."""
+    keep_us: Micros
+    redelivery_us: Micros
+    ack: AckMode
+    is_step: bool = False
+    """The whole body is one side-effect step: claimed here, settled in CLOSE."""
+    on_incomplete: OnIncomplete = OnIncomplete.RESUME
+    refuse_failed: bool = False
+    poison_cap: int = 5
+    worker: str = ""
+    pid: int = 0
+    code_version: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What the submission claims: its key, or itself."""
+        return self.claim or self.delivery.submission
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admission(Change):
+    """OPEN's answer."""
+
+    verdict: Verdict
+    reason: Reason | None = None
+    incomplete: bool = False
+    """RUN after an attempt that died with its side effect unsettled: the task's `on_incomplete` applies."""
+    source: Job | None = None
+    """For FIRST_RESULT: the job whose result is returned."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """A delivery before OPEN."""
+
+    facts: Facts
+    ask: Ask
+    now: Micros
+
+    @property
+    def job(self) -> Job | None:
+        """The submission's own record."""
+        return self.facts.job
+
+    @property
+    def generation(self) -> int:
+        """The delivery's number."""
+        return self.ask.delivery.generation
+
+
+def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
+    """Decide what a delivery does.
+
+    Args:
+        facts: what the store has of the submission and of its key, read in the same atomic step as the answer is
+            written.
+        ask: the delivery.
+        now: the store's clock.
+    """
+    case = Case(facts=facts, ask=ask, now=now)
+    for line in _BEFORE_ADMITTANCE:
+        answer = line(case)
+        if answer is not None:
+            return answer
+    case = replace(case, facts=_take_row(case))
+    for line in _LINES:
+        answer = line(case)
+        if answer is not None:
+            return answer
+    return _run(case)
+
+
+def _already_parked(case: Case) -> Admission | None:
+    row = case.facts.row
+    if row is not None and row.status is RowStatus.PARKED and row.generation >= case.generation:
+        return _ignore(case, Reason.ALREADY_PARKED)
+    return None
+
+
+def _superseded(case: Case) -> Admission | None:
+    job = case.job
+    if job is None or job.generation < case.generation:
+        return None
+    if job.generation > case.generation or job.status.handed_over:
+        return _ignore(case, Reason.NEWER_DELIVERY)
+    return None
+
+
+def _ended_and_announced(case: Case) -> Admission | None:
+    job = case.job
+    if job is not None and job.status.ended and job.canvas_advanced:
+        return _ignore(replace(case, facts=replace(case.facts, row=None)), Reason.CANVAS_ADVANCED)
+    return None
+
+
+def _canvas_in_progress(case: Case) -> Admission | None:
+    job, now = case.job, case.now
+    if job is None or not job.status.ended or job.canvas_until is None or job.canvas_until <= now:
+        return None
+    return _parked(case, job, Reason.CANVAS_IN_PROGRESS, job.canvas_until)
+
+
+def _canvas_lapsed(case: Case) -> Admission | None:
+    """Send the canvas on for an attempt that died between CLOSE and the end of its tracer's work."""
+    job, ask = case.job, case.ask
+    if job is None or not job.status.ended:
+        return None
+    job = replace(job, nonce=ask.nonce, canvas_until=case.now + ask.canvas_us)
+    verdict = Verdict.RAISE_AGAIN if job.status.failing else Verdict.FIRST_RESULT
+    return _answer(case, verdict, Reason.CANVAS_LAPSED, facts=replace(case.facts, job=job), source=job)
+
+
+def _expired(case: Case) -> Admission | None:
+    deadline = case.ask.expires_at
+    if deadline is None or deadline > case.now or alive(case.job, case.now):
+        return None
+    return _refuse(case, Outcome.EXPIRED, Reason.EXPIRED, letter=False)
+
+
+def _poisoned(case: Case) -> Admission | None:
+    owner = case.facts.owner
+    if owner is None or alive(owner, case.now) or _strikes(owner) < case.ask.poison_cap:
+        return None
+    return _refuse(replace(case, facts=_take_key(case)), Outcome.FAILED, Reason.POISON, owner=owner)
+
+
+def _first_result(case: Case) -> Admission | None:
+    """Answer another submission of a key that is done."""
+    holder, ask, now = case.facts.holder, case.ask, case.now
+    if holder is None or holder.status is not Outcome.SUCCEEDED:
+        return None
+    if _conflicts(holder, ask):
+        return _refuse(case, Outcome.FAILED_VALIDATION, Reason.KEY_CONFLICT)
+    job = replace(
+        _new_job(case),
+        status=Outcome.DEDUPLICATED,
+        claim=None,
+        message=None,
+        origin=holder.submission,
+        result=holder.result,
+        result_lost=holder.result_lost,
+        canvas_until=now + ask.canvas_us,
+        closed_at=now,
+    )
+    facts = forget_letter(replace(case.facts, job=job), "deduplicated")
+    return _answer(case, Verdict.FIRST_RESULT, Reason.KEY_DONE, facts=facts, source=holder)
+
+
+def _held(case: Case) -> Admission | None:
+    """Wait for whoever has the key: a living attempt, or another submission's retry."""
+    owner, holder = case.facts.owner, case.facts.holder
+    if owner is not None and alive(owner, case.now):
+        return _parked(case, owner, Reason.IN_FLIGHT, owner.lease_until or case.now)
+    if holder is not None and reserved(holder, case.now):
+        return _parked(case, holder, Reason.RETRY_PENDING, holder.reserved_until or case.now)
+    return None
+
+
+def _conflict(case: Case) -> Admission | None:
+    holder = case.facts.holder
+    if holder is not None and _conflicts(holder, case.ask):
+        return _refuse(case, Outcome.FAILED_VALIDATION, Reason.KEY_CONFLICT)
+    return None
+
+
+def _failed_key(case: Case) -> Admission | None:
+    holder = case.facts.holder
+    if holder is not None and holder.status.failing and case.ask.refuse_failed:
+        return _refuse(case, Outcome.FAILED, Reason.KEY_FAILED)
+    return None
+
+
+def _unsettled(case: Case) -> Admission | None:
+    """Stop where nobody knows whether the effect happened, and the task wants a person to decide."""
+    owner = case.facts.owner
+    if owner is None or not owner.unsettled or case.ask.on_incomplete is not OnIncomplete.DEAD_LETTER:
+        return None
+    return _refuse(replace(case, facts=_take_key(case)), Outcome.FAILED, Reason.EFFECT_UNSETTLED, owner=owner)
+
+
+_BEFORE_ADMITTANCE: tuple[Callable[[Case], Admission | None], ...] = (_already_parked, _superseded)
+_LINES: tuple[Callable[[Case], Admission | None], ...] = (
+    _ended_and_announced,
+    _canvas_in_progress,
+    _canvas_lapsed,
+    _expired,
+    _poisoned,
+    _first_result,
+    _held,
+    _conflict,
+    _failed_key,
+    _unsettled,
+)
+
+
+def _run(case: Case) -> Admission:
+    owner, ask, now = case.facts.owner, case.ask, case.now
+    facts = _take_key(case)
+    incomplete = owner is not None and owner.unsettled
+    job = replace(
+        _new_job(case),
+        status=Outcome.OPEN,
+        claim=ask.claim,
+        fence=max(owner.fence + 1 if owner else 0, now),
+        lease_until=now + ask.lease_us,
+        unsettled=incomplete or ask.is_step,
+        attempts=(case.job.attempts if case.job else 0) + 1,
+        strikes=_strikes(owner) if owner else 0,
+        waiters=owner.waiters if owner else False,
+        started_at=now,
+    )
+    row = facts.row
+    if row is not None and row.status is RowStatus.TAKEN:
+        row = replace(row, subject=job.identity, wake_at=now + ask.lease_us)
+    facts = replace(facts, job=job, row=row)
+    return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
+
+
+def _take_row(case: Case) -> Facts:
+    row = case.facts.row
+    if row is None or row.generation > case.generation:
+        return case.facts
+    # From here on an older delivery would be superseded, so the row has to carry this one.
+    message = row.message if row.generation == case.generation else case.ask.delivery.message()
+    taken = replace(row, status=RowStatus.TAKEN, generation=case.generation, wake_at=case.now, message=message)
+    return replace(case.facts, row=taken)
+
+
+def _take_key(case: Case) -> Facts:
+    """Take the key from another submission that failed or died."""
+    holder = case.facts.holder
+    if holder is None:
+        return case.facts
+    return replace(case.facts, holder=replace(holder, claim=None, waiters=False, unsettled=False))
+
+
+def _deaths(before: Facts, after: Facts, now: Micros) -> tuple[AttemptRecord, ...]:
+    """Report attempts that turn out to have died, since another one takes what they held."""
+    pairs = ((before.job, after.job), (before.holder, after.holder))
+    return tuple(
+        died(old, now, "taken over")
+        for old, new in pairs
+        if old and new and old.status is Outcome.OPEN and (old.nonce, old.claim) != (new.nonce, new.claim)
+    )
+
+
+def _new_job(case: Case) -> Job:
+    """Write the job's record anew for this delivery; what outlives a delivery is kept."""
+    ask, kept = case.ask, case.job
+    return Job(
+        submission=ask.delivery.submission,
+        operation=ask.delivery.operation,
+        task_id=ask.task_id,
+        trace_id=ask.trace_id,
+        correlation_id=ask.correlation_id,
+        causation_id=ask.causation_id,
+        key=ask.key,
+        fingerprint=ask.fingerprint,
+        generation=ask.delivery.generation,
+        nonce=ask.nonce,
+        fence=kept.fence if kept else 0,
+        attempts=kept.attempts if kept else 0,
+        letter=kept.letter if kept else False,
+        ack=ask.ack,
+        message=None if ask.ack is AckMode.LATE else ask.delivery.message(),
+        redelivery_us=ask.redelivery_us,
+        worker=ask.worker,
+        pid=ask.pid,
+        published_at=ask.published_at,
+        started_at=kept.started_at if kept else case.now,
+        keep_until=case.now + ask.keep_us,
+    )
+
+
+def _strikes(owner: Job) -> int:
+    """Count attempts in a row that died: one more where the last one never closed and nobody filed it yet."""
+    return owner.strikes + (owner.status is Outcome.OPEN)
+
+
+def _conflicts(holder: Job, ask: Ask) -> bool:
+    """Compare payload fingerprints; those of different making never conflict."""
+    theirs, ours = holder.fingerprint, ask.fingerprint
+    if not theirs or not ours:
+        return False
+    same_making = theirs.partition(":")[0] == ours.partition(":")[0]
+    return same_making and theirs != ours
+
+
+def _refuse(
+    case: Case,
+    outcome: Outcome,
+    reason: Reason,
+    *,
+    letter: bool = True,
+    owner: Job | None = None,
+) -> Admission:
+    """End the submission for good; the first time through the tracer, so that its canvas hears of it.
+
+    Where `owner` is given, its key moves to this submission, and with it the mark that an effect is unsettled.
+    """
+    ask, now = case.ask, case.now
+    kept = owner or case.job
+    job = replace(
+        _new_job(case),
+        status=outcome,
+        claim=ask.claim if owner else kept.claim if kept else None,
+        fence=kept.fence if kept else 0,
+        unsettled=kept.unsettled if kept else False,
+        waiters=kept.waiters if kept else False,
+        canvas_until=now + ask.canvas_us,
+        closed_at=now,
+        message=None,
+        failure=refusal_json(reason),
+    )
+    facts = replace(case.facts, job=job)
+    if letter:
+        facts = file_letter(facts, _draft(case, job, reason))
+    return _answer(case, Verdict.REFUSED, reason, facts=facts)
+
+
+def refusal_json(reason: Reason) -> str:
+    """Record a refusal as a job's failure; the words are all ours, so no encoder is needed."""
+    return f'{{"type": "celery_replay.refused", "message": "{reason}", "reason": "{reason}"}}'
+
+
+_CATEGORY = {
+    Reason.POISON: Category.POISON,
+    Reason.KEY_CONFLICT: Category.VALIDATION,
+    Reason.EFFECT_UNSETTLED: Category.UNKNOWN_OUTCOME,
+}
+
+
+def _draft(case: Case, job: Job, reason: Reason) -> Letter:
+    return Letter(
+        submission=job.submission,
+        operation=job.operation,
+        task_id=job.task_id,
+        trace_id=job.trace_id,
+        correlation_id=job.correlation_id,
+        key=job.key,
+        generation=job.generation,
+        reason=reason,
+        category=_CATEGORY.get(reason, Category.UNCLASSIFIED),
+        error_message=str(reason),
+        attempts=max(job.attempts, 1),
+        first_seen=case.now,
+        last_failed=case.now,
+        worker=job.worker,
+        code_version=case.ask.code_version,
+        message=case.ask.delivery.message(),
+    )
+
+
+def _parked(case: Case, behind: Job, reason: Reason, wake_at: Micros) -> Admission:
+    facts = park(case.facts, case.ask.delivery, behind.identity, reason, case.now, wake_at)
+    return _answer(case, Verdict.PARKED, reason, facts=facts)
+
+
+def _ignore(case: Case, reason: Reason) -> Admission:
+    return _answer(case, Verdict.IGNORE, reason)
+
+
+def _answer(
+    case: Case,
+    verdict: Verdict,
+    reason: Reason | None,
+    *,
+    facts: Facts | None = None,
+    incomplete: bool = False,
+    source: Job | None = None,
+) -> Admission:
+    after = facts or case.facts
+    return Admission(
+        facts=after,
+        ended=_deaths(case.facts, after, case.now),
+        verdict=verdict,
+        reason=reason,
+        incomplete=incomplete,
+        source=source,
+    )

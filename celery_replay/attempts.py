@@ -1,0 +1,376 @@
+"""One execution of a job by one worker: open → run → renew → close."""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime, timezone
+from typing import Any
+
+from celery._state import _task_stack
+from celery.app.task import get_actual_ignore_result
+from celery.backends.base import DisabledBackend
+
+from . import headers, parking, signals
+from .admission import Admission, Ask
+from .clock import SECOND, Micros, micros, new_id
+from .exceptions import OwnershipLost, StoreError
+from .facts import Delivery
+from .failures import failure_json, failure_of
+from .lifecycle import Ending
+from .policy import TaskPolicy
+from .records import Chunk, Failure, Job, StepRecord
+from .runtime import Runtime
+from .serialization import digest, result_json, safe_text
+from .states import Outcome, Reason
+from .stores.base import Pulse
+from .targets import target_of
+from .trace import Recorder
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_TRIES = (0.1, 0.5, 1.0)
+
+
+class Attempt:
+    """What a running task sees of its own execution, as `self.attempt`."""
+
+    def __init__(self, runtime: Runtime, task: Any, request: Any, args: Any, kwargs: Any) -> None:
+        self.runtime = runtime
+        self.task = task
+        # Weak, as the request refers to its attempt: freed at once, without the garbage collector.
+        self.request = weakref.proxy(request)
+        self.policy: TaskPolicy = runtime.policy(task)
+        self.args = args
+        self.kwargs = kwargs
+        self.nonce = new_id()
+        self.stamp = headers.identify(task.name, vars(request))
+        self.key_error: Exception | None = None
+        """Why the declared key can't be computed; the attempt then fails without running the body."""
+        self.key, self.fingerprint = self._identity()
+        self.claim = self.policy.claim(self.key)
+        self.generation = headers.generation_of(vars(request))
+        self.worker = request.hostname or runtime.hostname
+        self.job: Job | None = None
+        self.closed: Outcome | None = None
+        self.replaced = False
+        self.unsettled = False
+        self.published = 0
+        """How many messages the tracer has published for this job's canvas."""
+        self.pulse = Pulse(
+            submission=self.stamp.submission, nonce=self.nonce, claim=self.claim, lease_us=self.policy.lease_us
+        )
+        self._ownership_lost = False
+        self._renewed_at = time.monotonic()
+        self._steps: list[StepRecord] = []
+        self._occurrences: dict[str, int] = {}
+        self.recorder = Recorder(
+            self.stamp.trace_id,
+            self.nonce,
+            {"job": request.id, "n": self.generation, "worker": f"{self.worker}/{runtime.pid}", "key": self.key},
+        )
+        self.delivery = Delivery(
+            submission=self.stamp.submission,
+            operation=task.name,
+            generation=self.generation,
+            message=lambda: parking.keep(self.request, args, kwargs, task.serializer),
+        )
+
+    # What a task may ask
+
+    @property
+    def submission(self) -> str:
+        """Names the job, over retries, parking and redelivery."""
+        return self.stamp.submission
+
+    @property
+    def identity(self) -> str:
+        """The key's digest, or the submission where no key is declared: what steps and markers belong to."""
+        return self.claim or self.submission
+
+    @property
+    def fence(self) -> int:
+        """A token that rises with every attempt of this key; to be checked where effects are written."""
+        return self.job.fence if self.job else 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Has another attempt taken over, or could the lease not be renewed in time?"""
+        silent = time.monotonic() - self._renewed_at
+        return self._ownership_lost or silent > self.policy.lease_us / SECOND
+
+    def check(self) -> None:
+        """Stop here if the job goes on elsewhere.
+
+        Raises:
+            OwnershipLost: let it pass; the wrapper ends this attempt without harm to the job.
+        """
+        if self.is_lost:
+            raise OwnershipLost
+
+    def fenced(self, using: str | None = None) -> AbstractContextManager[None]:
+        """Begin a database transaction that is refused once a newer attempt has registered there.
+
+        Args:
+            using: the database alias; by default the task's `fenced=` option, else "default".
+        """
+        alias = using or self.policy.fenced or "default"
+        return target_of(self.task).fenced(alias, self.identity, self.fence)
+
+    def record(self, name: str, **attributes: Any) -> None:
+        """Add an event of the task's own to the trace."""
+        self.recorder.record(name, domain=True, attributes=attributes)
+
+    # The life cycle, for the wrapper
+
+    def open(self) -> Admission:
+        """Ask the store whether this delivery may run."""
+        self._record_arrival()
+        chunks = self.recorder.take()
+        try:
+            admission = self.runtime.store.open(self._ask(), chunks)
+        except StoreError:
+            for chunk in chunks:
+                self.recorder.put_back(chunk)
+            raise
+        self.job = admission.facts.job
+        self._renewed_at = time.monotonic()
+        if self.job is not None and self.job.fence:
+            self.recorder.about["fence"] = self.job.fence
+        return admission
+
+    def _ask(self) -> Ask:
+        policy, runtime, stamp, request = self.policy, self.runtime, self.stamp, self.request
+        return Ask(
+            delivery=self.delivery,
+            nonce=self.nonce,
+            task_id=safe_text(request.id, 250),
+            trace_id=stamp.trace_id,
+            correlation_id=stamp.correlation_id,
+            causation_id=stamp.causation_id,
+            key=safe_text(self.key, 500),
+            claim=self.claim,
+            fingerprint=self.fingerprint,
+            published_at=stamp.published_at,
+            expires_at=_moment(request.expires),
+            lease_us=policy.lease_us,
+            canvas_us=runtime.canvas_us,
+            keep_us=policy.keep_us,
+            redelivery_us=runtime.redelivery_us,
+            ack=policy.ack,
+            is_step=policy.is_step,
+            on_incomplete=policy.on_incomplete,
+            refuse_failed=policy.refuse_failed,
+            poison_cap=int(runtime.settings.poison_cap),
+            worker=self.worker,
+            pid=runtime.pid,
+            code_version=runtime.settings.code,
+        )
+
+    def close(
+        self,
+        outcome: Outcome,
+        *,
+        result: Any = None,
+        error: BaseException | None = None,
+        reserve_us: Micros = 0,
+    ) -> bool:
+        """End the attempt; return whether it was still the owner.
+
+        Where the store stays away, the ending is written to disk, Celery goes on, and the steward delivers it.
+        """
+        if self.closed is not None:
+            return self.closed is not Outcome.REFUSED
+        encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
+        failure = failure_of(error, self._reason(outcome)) if error is not None and outcome.failing else None
+        self._record_end(outcome, failure, error)
+        ending = Ending(
+            delivery=self.delivery,
+            nonce=self.nonce,
+            claim=self.claim,
+            outcome=outcome,
+            canvas=self._has_canvas() and outcome is not Outcome.IGNORED,
+            canvas_us=self.runtime.canvas_us,
+            keep_us=self.policy.keep_us,
+            reserve_us=reserve_us,
+            result=encoded,
+            result_lost=outcome is Outcome.SUCCEEDED and encoded is None,
+            failure=failure,
+            failure_json=failure_json(failure) if failure else None,
+            unsettled=self.unsettled or (outcome is Outcome.INTERRUPTED and self._owes()),
+            steps=tuple(self._steps),
+            code_version=self.runtime.settings.code,
+        )
+        accepted = self._deliver(ending)
+        self.runtime.heartbeat.remove(self)
+        self.closed = outcome if accepted else Outcome.REFUSED
+        signals.send(signals.attempt_closed, sender=self.task, outcome=self.closed, attempt=self)
+        return accepted
+
+    def _deliver(self, ending: Ending) -> bool:
+        chunks = self.recorder.take()
+        for pause in (*_CLOSE_TRIES, None):
+            try:
+                closing, freed = self.runtime.store.close(self.job, ending, chunks)
+            except Exception:
+                logger.warning("replay.close_failed", exc_info=True, extra={"submission": self.submission})
+                if pause is None:
+                    self.runtime.spool.put(ending, chunks)
+                    return True
+                time.sleep(pause)
+            else:
+                if not closing.accepted:
+                    self.recorder.record("stale_write_rejected", status="fail")
+                    self.runtime.heartbeat.write(self.recorder.take())
+                parking.dispatch(self.runtime.app, self.runtime.store, freed, self.runtime.resend_us)
+                return closing.accepted
+        return False
+
+    def _owes(self) -> bool:
+        """Was the attempt cut off in the middle of an effect?"""
+        return self.policy.is_step or (self.job is not None and self.job.unsettled)
+
+    @staticmethod
+    def _reason(outcome: Outcome) -> Reason:
+        return Reason.ROLLED_BACK if outcome is Outcome.ROLLED_BACK else Reason.EXCEPTION
+
+    def _has_canvas(self) -> bool:
+        request = self.request
+        if request.callbacks or request.errbacks or request.chain or request.chord:
+            return True
+        ignored = get_actual_ignore_result(self.task, request)
+        return not ignored and not isinstance(self.task.backend, DisabledBackend)
+
+    def canvas_advanced(self) -> None:
+        """Note that the tracer has sent this job's callbacks, chain and chord part on."""
+        self.runtime.heartbeat.write(self.recorder.take())
+        self.runtime.heartbeat.advanced(self.submission)
+
+    def derived_submission(self, task_name: str) -> str:
+        """Name a message that the tracer publishes, so that a second tracer of this job gives it the same name."""
+        self.published += 1
+        return digest(self.submission, "canvas", task_name, str(self.published))
+
+    # For the heartbeat and the steps
+
+    def take(self) -> tuple[list[Chunk], list[StepRecord]]:
+        """Hand over buffered events and settled steps."""
+        steps, self._steps = self._steps, []
+        return self.recorder.take(), steps
+
+    def put_back(self, chunks: list[Chunk], steps: list[StepRecord]) -> None:
+        """Take back what could not be written."""
+        for chunk in chunks:
+            self.recorder.put_back(chunk)
+        self._steps[:0] = steps
+
+    def renewed(self) -> None:
+        """Note that the lease was prolonged."""
+        self._renewed_at = time.monotonic()
+
+    def lost(self) -> None:
+        """Note that another attempt took over."""
+        self._ownership_lost = True
+        self.recorder.record("lease_lost", status="fail")
+
+    def settled(self, step: StepRecord) -> None:
+        """Buffer a step's end; it is written with CLOSE or the next flush."""
+        self._steps.append(step)
+
+    def occurrence(self, base: str) -> int:
+        """Count the calls of a step with the same arguments: it tells them apart, in whatever order they come."""
+        self._occurrences[base] = self._occurrences.get(base, 0) + 1
+        return self._occurrences[base]
+
+    # Details
+
+    def _identity(self) -> tuple[str, str | None]:
+        """Take the key that came with the message; compute it where none did, and compare where both exist."""
+        carried = self.stamp.key
+        try:
+            computed, fingerprint = self.policy.identify(self.args, self.kwargs)
+        except Exception as error:  # a user's key function
+            if carried is None:
+                self.key_error = error
+            return carried or "", self.stamp.fingerprint
+        if not carried or self.policy.key is None:
+            return computed, fingerprint
+        if computed and computed != carried:
+            logger.warning(
+                "replay.unstable_key", extra={"task": self.task.name, "published": carried, "computed": computed}
+            )
+            signals.send(signals.unstable_key, sender=self.task, published=carried, computed=computed)
+        return carried, self.stamp.fingerprint or fingerprint
+
+    def _record_arrival(self) -> None:
+        request, record = self.request, self.recorder.record
+        if self.stamp.published_at:
+            record("published", at=self.stamp.published_at)
+        received = request.get("replay_received_at")
+        if received:
+            record("received", at=received)
+        if (request.delivery_info or {}).get("redelivered"):
+            record("redelivered")
+
+    def started(self) -> None:
+        """Record that the body begins, by which code and under which options."""
+        self.recorder.record("started", attributes={**self.runtime.code, **_options(self.task)})
+
+    def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None) -> None:
+        attributes: Mapping[str, Any] | None = None
+        if failure is not None:
+            attributes = {"error": failure.type, "message": failure.message[:500], "category": str(failure.category)}
+        elif error is not None:
+            attributes = {"error": type(error).__name__, "message": safe_text(error, 500)}
+        good = outcome in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED)
+        self.recorder.record(str(outcome), status="success" if good else "fail", attributes=attributes)
+        if outcome.failing:
+            self.recorder.record("dead_lettered")
+
+
+def current_attempt() -> Attempt | None:
+    """Return the attempt that runs in this thread or greenlet, also from within tasks that it calls as functions."""
+    for task in reversed(_task_stack.stack or ()):
+        found: Attempt | None = vars(task.request).get("replay_attempt")
+        if found is not None:
+            return found
+    return None
+
+
+def record(name: str, **attributes: Any) -> None:
+    """Add a domain event to the running attempt's trace; outside of an attempt, do nothing.
+
+    Args:
+        name: what happened, in the words of your domain, such as "payment_checked".
+        attributes: a few small values; those with secret-looking names are redacted.
+    """
+    attempt = current_attempt()
+    if attempt is not None:
+        attempt.record(name, **attributes)
+
+
+def _options(task: Any) -> dict[str, Any]:
+    return {
+        "acks_late": bool(task.acks_late),
+        "reject_on_worker_lost": bool(task.reject_on_worker_lost),
+        "max_retries": task.max_retries,
+        "time_limit": task.time_limit,
+        "soft_time_limit": task.soft_time_limit,
+    }
+
+
+def _moment(value: Any) -> Micros | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    return micros(aware.timestamp())

@@ -1,0 +1,147 @@
+"""Settings: Celery settings named `replay_*`, so `CELERY_REPLAY_*` in a Django project."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from .clock import Micros, micros
+from .exceptions import ConfigurationError
+
+PREFIX = "replay_"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What can be set, with defaults. Durations in seconds."""
+
+    store: str | None = None
+    """`django`, `django://alias`, `memory://` or `package.module:Class`; by default Django's database."""
+    lease_ttl: float = 60
+    """How long an attempt may be silent before another one takes over; renewed every third of it."""
+    canvas_ttl: float = 0
+    """How long a closed attempt may take to send its callbacks on; 0: computed from Celery's chord settings."""
+    retention: float = 7 * 86_400
+    """How long a key is remembered: the window in which a duplicate is recognised."""
+    poison_cap: int = 5
+    """How many attempts in a row may die without closing before the job is dead-lettered."""
+    redelivery_deadline: float = 300
+    """How long a broker without visibility timeout may take to bring a delivery again."""
+    resend_deadline: float = 300
+    """After how long a freed job that was published and never started is published again."""
+    flush_interval: float = 1
+    """How often buffered events are written while an attempt runs."""
+    on_store_error: str | None = None
+    """`open` or `closed`, for tasks that don't say; by default open if nothing is declared, else closed."""
+    store_retry_delay: float = 5
+    """After how long a job comes again that found the store down, where the policy is closed."""
+    steward: str = "embedded"
+    """`embedded`: every worker spawns one; `external`: embedded ones never lead; `off`: none is spawned."""
+    eager: str = "bypass"
+    """`bypass`: eager calls run without records; `record`: they go through the store."""
+    exclude: tuple[str, ...] = ()
+    """Names of tasks to leave alone; `*` at the end matches any ending."""
+    message_lease: bool = True
+    """Keep the visibility timeout of messages that this worker holds from running out."""
+    code_version: str = ""
+    """Names the deployed code in traces and letters; by default the environment's REPLAY_CODE_VERSION."""
+    spool_dir: str = ""
+    """Where a CLOSE waits on disk while the store is down; by default a folder in the temporary directory."""
+    capture: str = "keys"
+    """`none`, `keys` or `full`: how much of arguments and results goes into traces."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Passed to the store."""
+
+    @property
+    def code(self) -> str:
+        """The code version in force."""
+        return self.code_version or os.environ.get("REPLAY_CODE_VERSION", "")
+
+    @property
+    def spool(self) -> str:
+        """The spool folder in force."""
+        return self.spool_dir or str(Path(tempfile.gettempdir()) / "celery-replay-spool")
+
+
+def load(conf: Any) -> Settings:
+    """Read the settings of an app.
+
+    Args:
+        conf: `app.conf`.
+
+    Raises:
+        ConfigurationError: a value is wrong; the message says which one and what it may be.
+    """
+    given = {}
+    for option in fields(Settings):
+        value = conf.get(PREFIX + option.name)
+        if value is not None:
+            given[option.name] = _converted(option.name, value)
+    settings = Settings(**given)
+    for name, (good, wanted) in _CHECKS.items():
+        value = getattr(settings, name)
+        if not good(value):
+            raise ConfigurationError(f"setting {PREFIX}{name} = {value!r}: must be {wanted}")
+    return settings
+
+
+def _converted(name: str, value: Any) -> Any:
+    if name == "exclude":
+        return (value,) if isinstance(value, str) else tuple(value)
+    if hasattr(value, "total_seconds"):
+        return value.total_seconds()
+    return value
+
+
+def _number(least: float) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value >= least
+
+
+def _one_of(*words: str | None) -> tuple[Callable[[Any], bool], str]:
+    return (lambda value: value in words), " or ".join(str(word) for word in words if word)
+
+
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "lease_ttl": (_number(1), "a number of seconds, 1 or more"),
+    "canvas_ttl": (_number(0), "a number of seconds"),
+    "retention": (_number(1), "a number of seconds, longer than your slowest retry"),
+    "poison_cap": (_number(1), "a whole number, 1 or more"),
+    "redelivery_deadline": (_number(0), "a number of seconds"),
+    "resend_deadline": (_number(1), "a number of seconds, 1 or more"),
+    "flush_interval": (_number(0.01), "a number of seconds, 0.01 or more"),
+    "store_retry_delay": (_number(0), "a number of seconds"),
+    "on_store_error": _one_of("open", "closed", None),
+    "steward": _one_of("embedded", "external", "off"),
+    "eager": _one_of("bypass", "record"),
+    "capture": _one_of("none", "keys", "full"),
+}
+
+
+def redelivery_us(conf: Any, settings: Settings) -> Micros:
+    """Return how long after an owner's death its message may still come back.
+
+    Redis and SQS bring it after the visibility timeout; kombu's defaults are 3,600 and 1,800 seconds.
+    """
+    url = str(conf.get("broker_url") or "")
+    options = conf.get("broker_transport_options") or {}
+    default = {"redis": 3600.0, "rediss": 3600.0, "sentinel": 3600.0, "sqs": 1800.0}.get(url.partition(":")[0])
+    timeout = float(options.get("visibility_timeout") or default or settings.redelivery_deadline)
+    return micros(timeout + max(10.0, timeout / 4))
+
+
+def canvas_us(conf: Any, settings: Settings) -> Micros:
+    """Return how long a closed attempt keeps the right to send its canvas on.
+
+    It must outlast the claim that Celery's chord counter leaves behind when a worker dies while it publishes the
+    chord's body (21 s with Celery's defaults).
+    """
+    if settings.canvas_ttl:
+        return micros(settings.canvas_ttl)
+    join = float(conf.get("result_chord_join_timeout") or 3.0)
+    retry = conf.get("task_publish_retry_policy") or {}
+    publishing = float(retry.get("max_retries") or 3) * float(retry.get("interval_max") or 1)
+    return micros(max(30.0, 2 * (2 * join + publishing) + 10))

@@ -1,0 +1,202 @@
+"""Runs a task's body as an attempt, and says the store's verdicts in Celery's language."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from celery.exceptions import Ignore, Reject, Retry
+
+from . import parking
+from .admission import Admission
+from .attempts import Attempt
+from .clock import SECOND, Micros, micros, wall
+from .exceptions import (
+    JobExpired,
+    KeyConflict,
+    KeyFailed,
+    PoisonJob,
+    RecordedFailure,
+    ResultUnavailable,
+    RolledBack,
+    UnknownOutcome,
+)
+from .records import Job
+from .serialization import result_json, result_value
+from .states import OnIncomplete, Outcome, Reason, Verdict
+from .targets import target_of
+
+logger = logging.getLogger(__name__)
+
+_REFUSALS: dict[Reason | None, type[Exception]] = {
+    Reason.POISON: PoisonJob,
+    Reason.KEY_CONFLICT: KeyConflict,
+    Reason.KEY_FAILED: KeyFailed,
+    Reason.EFFECT_UNSETTLED: UnknownOutcome,
+    Reason.EXPIRED: JobExpired,
+}
+
+
+def execute(attempt: Attempt) -> Any:
+    """Run the body of an attempt's task, if the store admits the delivery.
+
+    Returns:
+        What the task returns: its body's value, or the first result of its key.
+
+    Raises:
+        Ignore: somebody else moves, or will move, this job's canvas.
+        Exception: the body's, or a final refusal; Celery's tracer tells the canvas.
+    """
+    try:
+        admission = attempt.open()
+    except Exception:  # a store of a third party may raise anything
+        return _without_store(attempt)
+    if admission.verdict is Verdict.RUN:
+        return _run(attempt, admission)
+    return _answer(attempt, admission)
+
+
+def _answer(attempt: Attempt, admission: Admission) -> Any:
+    verdict, source = admission.verdict, admission.source
+    attempt.recorder.record(str(verdict), status="skipped", attributes={"reason": str(admission.reason)})
+    attempt.runtime.heartbeat.write(attempt.recorder.take())
+    if verdict in (Verdict.IGNORE, Verdict.PARKED):
+        raise Ignore(f"{verdict}: {admission.reason}")
+    attempt.closed = admission.facts.job.status if admission.facts.job else Outcome.FAILED
+    if verdict is Verdict.FIRST_RESULT and source is not None:
+        return first_result(source)
+    if verdict is Verdict.RAISE_AGAIN and source is not None:
+        raise _recorded(source)
+    refusal = _REFUSALS.get(admission.reason, UnknownOutcome)
+    raise refusal
+
+
+def first_result(job: Job) -> Any:
+    """Decode the value that a job returned.
+
+    Raises:
+        ResultUnavailable: it is not JSON.
+    """
+    if job.status is Outcome.IGNORED:
+        raise Ignore("the job was ignored by its own body")
+    if job.result_lost or job.result is None:
+        raise ResultUnavailable
+    return result_value(job.result)
+
+
+def _recorded(job: Job) -> RecordedFailure:
+    failure = json.loads(job.failure or "{}")
+    return RecordedFailure(f"{failure.get('type', 'error')}: {failure.get('message', '')}")
+
+
+def _without_store(attempt: Attempt) -> Any:
+    """Follow the task's `on_store_error`: run without protection, or come again later."""
+    logger.warning(
+        "replay.store_down",
+        exc_info=True,
+        extra={"task": attempt.task.name, "policy": "open" if attempt.policy.fail_open else "closed"},
+    )
+    if attempt.policy.fail_open:
+        return attempt.task.run(*attempt.args, **attempt.kwargs)
+    try:
+        delay = attempt.runtime.settings.store_retry_delay
+        parking.publish(attempt.runtime.app, attempt.delivery.message(), delay)
+    except Exception as error:
+        raise Reject(error, requeue=True) from error
+    raise Ignore("store down: the same delivery comes again")
+
+
+def _run(attempt: Attempt, admission: Admission) -> Any:
+    attempt.started()
+    attempt.runtime.heartbeat.add(attempt)
+    try:
+        result = _body(attempt, admission)
+    except BaseException as error:
+        outcome, reserve_us = _outcome(attempt, error)
+        accepted = attempt.close(outcome, error=error, reserve_us=reserve_us)
+        if not accepted and isinstance(error, Exception):
+            raise Ignore("ownership lost: the job goes on elsewhere") from error
+        raise
+    if not attempt.close(Outcome.SUCCEEDED, result=result):
+        raise Ignore("ownership lost: the job goes on elsewhere")
+    return result
+
+
+def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
+    """Say how an attempt ended whose body raised; for a scheduled retry, also how long the key waits for it."""
+    if isinstance(error, Retry):
+        return Outcome.RETRY_SCHEDULED, _wait_for_retry(attempt, error)
+    if isinstance(error, Ignore):
+        if attempt.replaced:
+            return Outcome.SUPERSEDED, attempt.runtime.redelivery_us
+        return Outcome.IGNORED, 0
+    if isinstance(error, Reject):
+        return (Outcome.REQUEUED if error.requeue else Outcome.FAILED), 0
+    if isinstance(error, RolledBack):
+        return Outcome.ROLLED_BACK, 0
+    if isinstance(error, UnknownOutcome):
+        attempt.unsettled = True
+    return (Outcome.FAILED if isinstance(error, Exception) else Outcome.INTERRUPTED), 0
+
+
+def _wait_for_retry(attempt: Attempt, error: Retry) -> Micros:
+    when = error.when
+    if when is None:
+        delay = 0.0
+    elif isinstance(when, (int, float)):
+        delay = float(when)
+    else:
+        delay = max(0.0, when.timestamp() - wall() / SECOND)
+    return micros(delay) + attempt.runtime.redelivery_us
+
+
+def _body(attempt: Attempt, admission: Admission) -> Any:
+    policy = attempt.policy
+    if attempt.key_error is not None:
+        raise attempt.key_error
+    if admission.incomplete and policy.on_incomplete is OnIncomplete.VERIFY and policy.is_step:
+        found = _verify(attempt)
+        if found is not None:
+            attempt.recorder.record("verified", attributes={"effect": "found"})
+            return found
+    if policy.atomic is not None:
+        return _watched(attempt, lambda: _atomic(attempt, policy.atomic or "default"))
+    return _watched(attempt, lambda: attempt.task.run(*attempt.args, **attempt.kwargs))
+
+
+def _verify(attempt: Attempt) -> Any:
+    """Ask the user's hook whether the effect exists; a guarded target learns first that older attempts are over."""
+    policy = attempt.policy
+    assert policy.verify is not None
+    guard = attempt.fenced(policy.fenced) if policy.fenced else nullcontext()
+    with guard:
+        return policy.verify(*attempt.args, **attempt.kwargs)
+
+
+def _atomic(attempt: Attempt, alias: str) -> Any:
+    """Run the body in one transaction with the marker that says that it was done."""
+    with target_of(attempt.task).marked(alias, attempt.identity, attempt.nonce) as marker:
+        if marker.done:
+            attempt.recorder.record("effect_found", attributes={"marker": alias})
+            if marker.result is None:
+                raise ResultUnavailable("the effect was committed, but its return value is not JSON")
+            return result_value(marker.result)
+        result = attempt.task.run(*attempt.args, **attempt.kwargs)
+        marker.complete(result_json(result))
+        return result
+
+
+def _watched(attempt: Attempt, body: Callable[[], Any]) -> Any:
+    """Refuse success to a body whose transaction was rolled back without an error."""
+    if getattr(attempt.task, "replay_target", None) is None:
+        return body()
+    with target_of(attempt.task).watch() as watch:
+        result = body()
+    if watch.seen:
+        attempt.recorder.record("rolled_back_quietly", status="fail")
+        if not attempt.policy.allow_rollback:
+            raise RolledBack
+    return result

@@ -1,0 +1,143 @@
+"""What a rule of the life cycle looks at, and the few things that many rules do to it. Pure: no store, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .clock import Micros
+from .records import AttemptRecord, Job, Letter, Row
+from .states import LetterState, Outcome, Reason, RowStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """All that is stored about one submission and the key that it asks for."""
+
+    job: Job | None = None
+    holder: Job | None = None
+    """The other submission that holds the key, if there is one."""
+    row: Row | None = None
+    letter: Letter | None = None
+
+    @property
+    def owner(self) -> Job | None:
+        """Whoever holds the key: another submission, else this one."""
+        return self.holder or self.job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """What a rule decided: the facts as they shall be, and attempts whose end became known on the way."""
+
+    facts: Facts
+    ended: tuple[AttemptRecord, ...] = ()
+
+
+def alive(job: Job | None, now: Micros) -> bool:
+    """Is an attempt of this job running, as far as the store's clock can tell?"""
+    return job is not None and job.status is Outcome.OPEN and job.lease_until is not None and job.lease_until > now
+
+
+def reserved(job: Job | None, now: Micros) -> bool:
+    """Is the key kept for a retry of this job that was scheduled?"""
+    return job is not None and job.status.handed_over and job.reserved_until is not None and job.reserved_until > now
+
+
+def blocked_until(facts: Facts, now: Micros) -> Micros | None:
+    """Return until when a parked delivery has to wait, or None: what it waits for has ended or lapsed."""
+    job, owner = facts.job, facts.owner
+    if job is not None and job.status.ended:
+        waiting = not job.canvas_advanced and job.canvas_until is not None and job.canvas_until > now
+        return job.canvas_until if waiting else None
+    if owner is not None and alive(owner, now):
+        return owner.lease_until
+    if facts.holder is not None and reserved(facts.holder, now):
+        return facts.holder.reserved_until
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivery:
+    """A message that may have to be parked: its number, and the means to build its row."""
+
+    submission: str
+    operation: str
+    generation: int
+    message: Callable[[], bytes]
+    """Called only where the message is kept: encoding it is not free."""
+
+
+def park(facts: Facts, delivery: Delivery, subject: str, reason: Reason, now: Micros, wake_at: Micros) -> Facts:
+    """Put the delivery into the parking lot, and leave word with whom it waits for."""
+    row = facts.row
+    if row is not None and row.status is not RowStatus.TAKEN and row.generation >= delivery.generation:
+        return facts
+    parked = Row(
+        submission=delivery.submission,
+        operation=delivery.operation,
+        generation=delivery.generation,
+        revision=row.revision + 1 if row else 0,
+        subject=subject,
+        reason=reason,
+        wake_at=wake_at,
+        parked_at=now,
+        message=delivery.message(),
+    )
+    facts = replace(facts, row=parked)
+    if facts.holder is not None:
+        return replace(facts, holder=replace(facts.holder, waiters=True))
+    if facts.job is not None:
+        return replace(facts, job=replace(facts.job, waiters=True))
+    return facts
+
+
+def died(job: Job, now: Micros, note: str = "") -> AttemptRecord:
+    """Describe an attempt that never closed."""
+    return attempt_of(job, Outcome.UNKNOWN if job.unsettled else Outcome.LOST, now, note)
+
+
+def attempt_of(job: Job, outcome: Outcome, now: Micros, note: str = "") -> AttemptRecord:
+    """Describe the end of the job's current attempt."""
+    return AttemptRecord(
+        nonce=job.nonce,
+        submission=job.submission,
+        trace_id=job.trace_id,
+        operation=job.operation,
+        generation=job.generation,
+        outcome=outcome,
+        fence=job.fence,
+        worker=job.worker,
+        pid=job.pid,
+        started_at=job.started_at,
+        ended_at=now,
+        note=note,
+    )
+
+
+def forget_letter(facts: Facts, how: str) -> Facts:
+    """Resolve the letter of a job that ended well after all."""
+    letter, job = facts.letter, facts.job
+    if letter is not None and letter.state is LetterState.OPEN:
+        letter = replace(letter, state=LetterState.RESOLVED, resolved_how=how)
+    if job is not None:
+        job = replace(job, letter=False)
+    return replace(facts, letter=letter, job=job)
+
+
+def file_letter(facts: Facts, draft: Letter) -> Facts:
+    """File a letter, once per submission: whoever comes first writes it, later failures only update it."""
+    kept = facts.letter
+    if kept is not None:
+        again = kept.state is LetterState.RESOLVED
+        draft = replace(
+            draft if again or not kept.error_type else kept,
+            first_seen=kept.first_seen,
+            last_failed=draft.last_failed,
+            attempts=max(kept.attempts, draft.attempts),
+            message=kept.message or draft.message,
+            state=LetterState.OPEN,
+            resolved_how="",
+        )
+    job = replace(facts.job, letter=True) if facts.job else None
+    return replace(facts, letter=draft, job=job)

@@ -1,0 +1,62 @@
+"""What is kept of an exception, and what it says about side effects."""
+
+from __future__ import annotations
+
+import json
+import traceback
+
+from .exceptions import KeyConflict, RolledBack, UnknownOutcome
+from .records import Failure
+from .redaction import redact_text
+from .serialization import safe_text
+from .states import Category, Reason
+
+_CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
+    (UnknownOutcome, Category.UNKNOWN_OUTCOME),
+    (KeyConflict, Category.VALIDATION),
+)
+_UNKNOWN: tuple[type[BaseException], ...] = (
+    UnknownOutcome,
+    TimeoutError,
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+)
+
+
+def failure_of(error: BaseException, reason: Reason = Reason.EXCEPTION) -> Failure:
+    """Describe an exception as text; its own methods may do anything and are not trusted."""
+    kind = type(error)
+    return Failure(
+        type=safe_text(f"{kind.__module__}.{kind.__qualname__}", 500),
+        message=redact_text(safe_text(error, 4000)),
+        traceback=_traceback(error),
+        category=next((word for cls, word in _CATEGORIES if isinstance(error, cls)), Category.UNCLASSIFIED),
+        reason=Reason.ROLLED_BACK if isinstance(error, RolledBack) else reason,
+    )
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except Exception:  # a user's __str__ or __repr__
+        text = "".join(traceback.format_tb(error.__traceback__))
+    return redact_text(safe_text(text))
+
+
+def failure_json(failure: Failure) -> str:
+    """Encode what the job's own record keeps of a failure."""
+    return json.dumps({"type": failure.type, "message": failure.message, "reason": str(failure.reason)})
+
+
+def leaves_outcome_unknown(error: BaseException) -> bool:
+    """May a side effect have happened although its call raised this?
+
+    Time-outs after sending, connections that broke, and anything that cut the call off from outside. A refused
+    connection or an error answer says that nothing happened.
+    """
+    if isinstance(error, _UNKNOWN) or not isinstance(error, Exception):
+        return True
+    names = {cls.__name__ for cls in type(error).__mro__}
+    timed_out = any(name.endswith(("Timeout", "TimeoutError", "TimeLimitExceeded")) for name in names)
+    return timed_out and not any(name.startswith(("ConnectTimeout", "PoolTimeout")) for name in names)

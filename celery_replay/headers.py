@@ -1,0 +1,108 @@
+"""The message header contract.
+
+One header, `celery_replay`, a flat table:
+
+| field | meaning |
+|---|---|
+| v | version of this table |
+| s | submission id |
+| t | trace id |
+| c | correlation id, the same for all that one request set off |
+| p | causation: the submission in whose body or canvas this one was published |
+| f | time of the first request, microseconds |
+| a | time of publishing, microseconds, by the publisher's clock |
+| k | idempotency key |
+| h | payload fingerprint |
+
+Fields that this version does not know are carried on. A message without the header runs all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .clock import Micros
+from .serialization import digest
+
+HEADER = "celery_replay"
+NESTING = 1 << 20
+VERSION = 1
+_NAMES = {
+    "s": "submission",
+    "t": "trace_id",
+    "c": "correlation_id",
+    "p": "causation_id",
+    "f": "first_request_at",
+    "a": "published_at",
+    "k": "key",
+    "h": "fingerprint",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stamp:
+    """The header's content."""
+
+    submission: str
+    trace_id: str
+    correlation_id: str
+    causation_id: str | None = None
+    first_request_at: Micros | None = None
+    published_at: Micros | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    newer: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a newer version, kept as they came."""
+
+    def as_header(self) -> dict[str, Any]:
+        """Write the table; fields without a value are left out."""
+        values = {short: getattr(self, name) for short, name in _NAMES.items()}
+        known = {short: value for short, value in values.items() if value is not None}
+        return {**self.newer, "v": VERSION, **known}
+
+
+def read(table: object) -> Stamp | None:
+    """Read the header; None where it is absent or was not written by us."""
+    if not isinstance(table, Mapping):
+        return None
+    known: dict[str, Any] = {name: table.get(short) for short, name in _NAMES.items()}
+    if not isinstance(known["submission"], str) or not isinstance(known["trace_id"], str):
+        return None
+    known["correlation_id"] = known["correlation_id"] or known["trace_id"]
+    newer = {key: value for key, value in table.items() if key not in _NAMES and key != "v"}
+    return Stamp(**known, newer=newer)
+
+
+def find(headers: Mapping[str, Any]) -> Stamp | None:
+    """Find the stamp on either level: other integrations move custom headers into a nested table."""
+    nested = headers.get("headers")
+    found = read(headers.get(HEADER))
+    if found is None and isinstance(nested, Mapping):
+        found = read(nested.get(HEADER))
+    return found
+
+
+def identify(task_name: str, fields: Mapping[str, Any]) -> Stamp:
+    """Read a received message's stamp; for one without, name the submission by what Celery keeps over retries."""
+    found = find(fields)
+    if found is not None:
+        return found
+    nesting = str(fields.get("replaced_task_nesting") or 0)
+    submission = digest(task_name, str(fields.get("id")), nesting)
+    trace_id = digest("trace", submission)
+    return Stamp(submission=submission, trace_id=trace_id, correlation_id=str(fields.get("root_id") or trace_id))
+
+
+def generation_of(fields: Mapping[str, Any]) -> int:
+    """Number a delivery: a task that replaced another one comes after all of the other's retries."""
+    return (fields.get("replaced_task_nesting") or 0) * NESTING + (fields.get("retries") or 0)
+
+
+def write(headers: dict[str, Any], stamp: Stamp) -> None:
+    """Put the stamp on, on both levels where a nested table exists: Celery's retry keeps only that one."""
+    headers[HEADER] = stamp.as_header()
+    nested = headers.get("headers")
+    if isinstance(nested, dict):
+        nested[HEADER] = headers[HEADER]

@@ -1,0 +1,160 @@
+"""One thread per process that renews leases and writes what was buffered."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from .clock import SECOND
+from .records import Chunk, StepRecord
+from .stores.base import Pulse, Store
+
+logger = logging.getLogger(__name__)
+
+
+class Beating(Protocol):
+    """An attempt, as the heartbeat sees it."""
+
+    pulse: Pulse
+
+    def take(self) -> tuple[list[Chunk], list[StepRecord]]:
+        """Hand over buffered events and settled steps."""
+
+    def put_back(self, chunks: list[Chunk], steps: list[StepRecord]) -> None:
+        """Take back what could not be written."""
+
+    def renewed(self) -> None:
+        """The lease was prolonged."""
+
+    def lost(self) -> None:
+        """Another attempt took over."""
+
+
+class Heartbeat:
+    """Renews the leases of the attempts that run in this process, and flushes what they and their tracers buffered.
+
+    The thread starts with the first attempt, so always after a fork. Where the store is away, everything is kept and
+    tried again; a lease that could not be renewed in time is the attempt's to notice.
+    """
+
+    def __init__(self, store: Callable[[], Store], interval: float) -> None:
+        self._store = store
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._attempts: dict[str, Beating] = {}
+        self._due: dict[str, float] = {}
+        self._advanced: list[str] = []
+        self._loose: list[Chunk] = []
+
+    def add(self, attempt: Beating) -> None:
+        """Keep an attempt's lease until `remove`."""
+        nonce = attempt.pulse.nonce
+        with self._lock:
+            self._attempts[nonce] = attempt
+            self._due[nonce] = time.monotonic() + _period(attempt.pulse)
+        self._want()
+
+    def remove(self, attempt: Beating) -> None:
+        """Let an attempt's lease be."""
+        with self._lock:
+            self._attempts.pop(attempt.pulse.nonce, None)
+            self._due.pop(attempt.pulse.nonce, None)
+
+    def advanced(self, submission: str) -> None:
+        """Note, at the next flush, that a submission's canvas was sent on."""
+        with self._lock:
+            self._advanced.append(submission)
+        self._want()
+
+    def write(self, chunks: Iterable[Chunk]) -> None:
+        """Write events of an attempt that is over at the next flush."""
+        with self._lock:
+            self._loose.extend(chunks)
+        self._want()
+
+    def _want(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+        if not self._wanted.is_set():
+            self._wanted.set()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="celery-replay-heartbeat", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            time.sleep(self._interval)
+            self.beat()
+            with self._lock:
+                if not (self._attempts or self._advanced or self._loose):
+                    self._wanted.clear()
+
+    def beat(self) -> bool:
+        """Flush and renew now; return whether the store took it."""
+        with self._flushing:
+            flushed = self._guarded(self._flush)
+            return self._guarded(self._renew) and flushed
+
+    def _guarded(self, part: Callable[[], None]) -> bool:
+        try:
+            part()
+        except Exception:
+            logger.warning("replay.heartbeat_failed", exc_info=True)
+            return False
+        return True
+
+    def _flush(self) -> None:
+        with self._lock:
+            advanced, self._advanced = self._advanced, []
+            loose, self._loose = self._loose, []
+            taken = [(attempt, *attempt.take()) for attempt in self._attempts.values()]
+        chunks = [*loose, *(chunk for _, those, _ in taken for chunk in those)]
+        steps = [step for _, _, those in taken for step in those]
+        if not (advanced or chunks or steps):
+            return
+        try:
+            self._store().flush(advanced, chunks, steps)
+        except BaseException:
+            with self._lock:
+                self._advanced[:0] = advanced
+                self._loose[:0] = loose
+            for attempt, its_chunks, its_steps in taken:
+                attempt.put_back(its_chunks, its_steps)
+            raise
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            due = [self._attempts[nonce] for nonce, when in self._due.items() if when <= now]
+        if not due:
+            return
+        lost = self._store().renew([attempt.pulse for attempt in due])
+        for attempt in due:
+            nonce = attempt.pulse.nonce
+            if nonce in lost:
+                self.remove(attempt)
+                attempt.lost()
+            else:
+                attempt.renewed()
+                with self._lock:
+                    if nonce in self._due:
+                        self._due[nonce] = now + _period(attempt.pulse)
+
+    def drain(self) -> None:
+        """Write what is left before the process ends."""
+        if self._advanced or self._loose or self._attempts:
+            self.beat()
+
+
+def _period(pulse: Pulse) -> float:
+    return pulse.lease_us / SECOND / 3

@@ -1,0 +1,283 @@
+"""Every other step of a job's life: renew, close, canvas, rows, reaper. Pure functions of the stored facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .clock import Micros
+from .facts import (
+    Change,
+    Delivery,
+    Facts,
+    attempt_of,
+    blocked_until,
+    died,
+    file_letter,
+    forget_letter,
+    park,
+)
+from .records import Failure, Job, Letter, StepRecord
+from .states import AckMode, Category, Outcome, Reason, RowStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """What an attempt tells CLOSE."""
+
+    delivery: Delivery
+    nonce: str
+    claim: str | None
+    outcome: Outcome
+    canvas: bool
+    """The request has a link, errback, chain, chord or a result that somebody waits for."""
+    canvas_us: Micros
+    keep_us: Micros
+    reserve_us: Micros = 0
+    """For a scheduled retry: how long the key waits for it."""
+    result: str | None = None
+    result_lost: bool = False
+    failure: Failure | None = None
+    failure_json: str | None = None
+    unsettled: bool = False
+    """A side effect's end is still unknown."""
+    steps: tuple[StepRecord, ...] = ()
+    """Steps that were settled (or, without effect, given up) since the last flush."""
+    code_version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Closing(Change):
+    """CLOSE's answer."""
+
+    accepted: bool
+    wakes: str | None = None
+    """The identity behind which others are parked, who may go on now."""
+
+
+def owns(job: Job | None, nonce: str, claim: str | None, *, closing: bool = False) -> bool:
+    """Is this attempt still the owner? The reaper takes nothing over, so its mark does not end ownership."""
+    if job is None or job.nonce != nonce or job.claim != claim:
+        return False
+    return job.status is Outcome.OPEN or (closing and job.status is Outcome.LOST)
+
+
+def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
+    """End an attempt: compare-and-set on its nonce.
+
+    Whoever lost ownership is refused, and the refusal parks the delivery in the same step, unless a later delivery
+    or the end of its canvas made it needless: its message is about to be acknowledged.
+    """
+    job = facts.job
+    if job is None or not owns(job, ending.nonce, ending.claim, closing=True):
+        return _refused(facts, ending, now)
+    record = attempt_of(job, ending.outcome, now)
+    closed = replace(
+        job,
+        status=ending.outcome,
+        lease_until=None,
+        closed_at=now,
+        message=None,
+        strikes=0,
+        unsettled=ending.unsettled,
+        keep_until=now + ending.keep_us,
+    )
+    facts = replace(facts, job=closed)
+    wakes = job.identity if job.waiters else None
+    if ending.outcome.handed_over:
+        facts = _hand_over(facts, ending, now)
+    elif ending.outcome.ended:
+        facts = _end(facts, ending, now)
+    elif job.ack is AckMode.EARLY:
+        # No message comes back for a job that was acknowledged before it was cut off.
+        facts = _lose(replace(facts, job=replace(closed, message=job.message)), now, Reason.INTERRUPTED)
+    return Closing(facts=facts, ended=(record,), accepted=True, wakes=wakes)
+
+
+def _hand_over(facts: Facts, ending: Ending, now: Micros) -> Facts:
+    job, row = _job(facts), facts.row
+    if row is not None and row.generation <= job.generation:
+        row = None
+    return replace(facts, job=replace(job, reserved_until=now + ending.reserve_us), row=row)
+
+
+def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
+    job = replace(
+        _job(facts),
+        result=ending.result,
+        result_lost=ending.result_lost,
+        failure=ending.failure_json,
+        canvas_until=now + ending.canvas_us,
+    )
+    facts = replace(facts, job=job)
+    if ending.outcome.failing:
+        facts = file_letter(facts, _letter(job, ending, now))
+    else:
+        facts = forget_letter(facts, "succeeded")
+    return facts if ending.canvas else advance_canvas(facts)
+
+
+def _refused(facts: Facts, ending: Ending, now: Micros) -> Closing:
+    job, generation = facts.job, ending.delivery.generation
+    record = attempt_of(job, Outcome.REFUSED, now) if job else None
+    ended = (replace(record, nonce=ending.nonce, generation=generation),) if record else ()
+    facts = step_back(facts, ending.delivery, ending.claim, now)
+    return Closing(facts=facts, ended=ended, accepted=False)
+
+
+def step_back(facts: Facts, delivery: Delivery, claim: str | None, now: Micros) -> Facts:
+    """Park the delivery of an attempt that was refused as owner, unless nothing is left for it to do."""
+    job, generation = facts.job, delivery.generation
+    if job is not None:
+        superseded = job.generation > generation or (job.generation == generation and job.status.handed_over)
+        if superseded or (job.status.ended and job.canvas_advanced):
+            return facts
+    return park(facts, delivery, claim or delivery.submission, Reason.OWNERSHIP_LOST, now, wake_at=now)
+
+
+def renew(facts: Facts, nonce: str, claim: str | None, lease_us: Micros, now: Micros) -> Facts | None:
+    """Prolong an attempt's lease, or return None: it is no longer the owner.
+
+    A renewal that comes late, but before anybody took over, counts.
+    """
+    job = facts.job
+    if job is None or not owns(job, nonce, claim, closing=True):
+        return None
+    if job.status is Outcome.LOST:
+        return facts
+    return replace(facts, job=replace(job, lease_until=now + lease_us))
+
+
+def advance_canvas(facts: Facts) -> Facts:
+    """Note that callbacks, chain and chord part were sent on; nothing of the submission is left to do."""
+    if facts.job is None:
+        return facts
+    job = replace(facts.job, canvas_advanced=True, canvas_unknown=False, canvas_until=None)
+    return replace(facts, job=job, row=None)
+
+
+def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros) -> Facts:
+    """Record that Celery reported FAILURE for a job that had closed well: effect done, result lost."""
+    job = facts.job
+    if job is None or job.status not in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED):
+        return facts
+    job = replace(job, result_lost=True, failure=failure_json)
+    return replace(facts, job=job)
+
+
+def due(facts: Facts, now: Micros) -> Facts:
+    """Release a row whose obstacle has ended or lapsed; else look at it again when that may have happened."""
+    row = facts.row
+    if row is None or row.status is RowStatus.RELEASED or row.wake_at > now:
+        return facts
+    blocked = None if row.status is RowStatus.SENT else blocked_until(facts, now)
+    if blocked is not None:
+        return replace(facts, row=replace(row, wake_at=blocked))
+    released = replace(row, status=RowStatus.RELEASED, revision=row.revision + 1, wake_at=now)
+    return replace(facts, row=released)
+
+
+def sent(facts: Facts, revision: int, resend_us: Micros, now: Micros) -> Facts:
+    """Mark a row as sent, but only in the round that was published."""
+    row = facts.row
+    if row is None or row.status is not RowStatus.RELEASED or row.revision != revision:
+        return facts
+    return replace(facts, row=replace(row, status=RowStatus.SENT, wake_at=now + resend_us))
+
+
+def reap(facts: Facts, now: Micros) -> Change | None:
+    """File a job whose owner died, or whose retry never came, once no message can bring it back.
+
+    Nothing is taken over: a later delivery may run, and the owner's own CLOSE is still accepted; both resolve the
+    letter.
+    """
+    job = facts.job
+    if job is None or facts.row is not None or job.reap_at is None or job.reap_at > now:
+        return None
+    if job.status.handed_over:
+        return _lost(facts, now, Reason.RETRY_NEVER_CAME)
+    if job.status.ended:
+        return Change(facts=replace(facts, job=replace(job, canvas_until=None, canvas_unknown=True)))
+    return _lost(facts, now, Reason.WORKER_LOST)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class News:
+    """What a worker's parent saw of an attempt that could not close itself."""
+
+    submission: str
+    generation: int
+    worker: str
+    pid: int
+    reason: Reason
+    final: bool
+    """The message was acknowledged: no other delivery will come."""
+
+
+def hear(facts: Facts, news: News, now: Micros) -> Change | None:
+    """Act on news of a dead owner: its lease ends at once, and where no message comes back its letter is filed."""
+    job = facts.job
+    if job is None or (job.generation, job.worker, job.pid) != (news.generation, news.worker, news.pid):
+        return None
+    if job.status not in (Outcome.OPEN, Outcome.INTERRUPTED):
+        return None
+    row = facts.row
+    if row is not None:
+        row = replace(row, wake_at=now)
+    closed_at = job.closed_at or now
+    facts = replace(facts, job=replace(job, lease_until=None, closed_at=closed_at), row=row)
+    if news.reason is Reason.REVOKED:
+        return _revoke(facts, now)
+    if news.final and row is None:
+        return _lost(facts, now, news.reason)
+    return Change(facts=facts)
+
+
+def _revoke(facts: Facts, now: Micros) -> Change:
+    job = _job(facts)
+    record = attempt_of(job, Outcome.REVOKED, now)
+    job = replace(job, status=Outcome.REVOKED, canvas_advanced=True, canvas_until=None)
+    return Change(facts=replace(facts, job=job, row=None), ended=(record,))
+
+
+def _lost(facts: Facts, now: Micros, reason: Reason) -> Change:
+    job = _job(facts)
+    ended = (died(job, now, str(reason)),) if job.status is Outcome.OPEN else ()
+    return Change(facts=_lose(facts, now, reason), ended=ended)
+
+
+def _lose(facts: Facts, now: Micros, reason: Reason) -> Facts:
+    job = _job(facts)
+    strikes = job.strikes + (job.status is Outcome.OPEN)
+    job = replace(job, status=Outcome.LOST, lease_until=None, strikes=strikes)
+    facts = replace(facts, job=job)
+    return file_letter(facts, _letter(job, None, now, reason))
+
+
+def _letter(job: Job, ending: Ending | None, now: Micros, reason: Reason = Reason.EXCEPTION) -> Letter:
+    failure = ending.failure if ending else None
+    unsettled = Category.UNKNOWN_OUTCOME if job.unsettled else Category.UNCLASSIFIED
+    return Letter(
+        submission=job.submission,
+        operation=job.operation,
+        task_id=job.task_id,
+        trace_id=job.trace_id,
+        correlation_id=job.correlation_id,
+        key=job.key,
+        generation=job.generation,
+        reason=failure.reason if failure else reason,
+        category=failure.category if failure else unsettled,
+        error_type=failure.type if failure else "",
+        error_message=failure.message if failure else str(reason),
+        traceback=failure.traceback if failure else "",
+        attempts=max(job.attempts, 1),
+        first_seen=now,
+        last_failed=now,
+        worker=job.worker,
+        code_version=ending.code_version if ending else "",
+        message=ending.delivery.message() if ending else job.message or b"",
+    )
+
+
+def _job(facts: Facts) -> Job:
+    assert facts.job is not None
+    return facts.job

@@ -1,0 +1,109 @@
+"""Messages on their way through the parking lot: kept whole, published again as they were."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from kombu import serialization as codecs
+
+from .clock import Micros
+from .records import Row
+from .serialization import pack, unpack
+from .stores.base import Store
+
+logger = logging.getLogger(__name__)
+
+_NOT_HEADERS = frozenset(
+    {
+        "args", "kwargs", "callbacks", "errbacks", "chain", "chord", "hostname", "delivery_info", "properties",
+        "reply_to", "correlation_id", "called_directly", "is_eager", "loglevel", "logfile", "headers", "_children",
+        "_protected", "time_limit", "soft_time_limit", "stamps", "compression", "content_type", "content_encoding",
+        "replay_attempt", "replay_received_at", "redelivered",
+    }
+)  # fmt: skip
+_EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
+
+
+def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
+    """Pack a delivery so that it can be published again, byte for byte as far as Celery reads it.
+
+    The body is encoded with the message's own serializer and never decoded again here.
+    """
+    fields = vars(request)
+    headers = {name: value for name, value in fields.items() if name not in _NOT_HEADERS}
+    nested = fields.get("headers")
+    if nested and any(headers.get(name) != value for name, value in nested.items()):
+        headers["headers"] = nested
+    body = (list(args), dict(kwargs), {name: fields.get(name) for name in _EMBEDDED})
+    content_type, content_encoding, payload = codecs.dumps(body, serializer=_serializer(fields, serializer))
+    raw = payload if isinstance(payload, bytes) else payload.encode()
+    info = fields.get("delivery_info") or {}
+    properties = fields.get("properties") or {}
+    return pack(
+        {
+            "v": 1,
+            "headers": headers,
+            "body": base64.b64encode(raw).decode(),
+            "content_type": content_type,
+            "content_encoding": content_encoding,
+            "exchange": info.get("exchange") or "",
+            "routing_key": info.get("routing_key") or "",
+            "priority": info.get("priority"),
+            "correlation_id": fields.get("correlation_id"),
+            "reply_to": fields.get("reply_to"),
+            "delivery_mode": properties.get("delivery_mode"),
+        }
+    )
+
+
+def _serializer(fields: Mapping[str, Any], default: str) -> str:
+    """Find the name of the serializer that the message came with."""
+    return str(codecs.registry.type_to_name.get(fields.get("content_type"), default))
+
+
+def publish(app: Any, message: bytes, delay: float = 0) -> None:
+    """Publish a kept delivery again, with the headers that it had; an ETA that it waited for is over.
+
+    Args:
+        delay: seconds that the receiving worker shall hold it back.
+    """
+    kept = unpack(message)
+    headers = {**kept["headers"], "eta": _eta(delay)}
+    properties = {name: kept[name] for name in ("correlation_id", "reply_to", "priority", "delivery_mode")}
+    with app.amqp.producer_pool.acquire(block=True) as producer:
+        producer.publish(
+            base64.b64decode(kept["body"]),
+            content_type=kept["content_type"],
+            content_encoding=kept["content_encoding"],
+            exchange=kept["exchange"],
+            routing_key=kept["routing_key"],
+            headers=headers,
+            retry=True,
+            retry_policy={"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 1},
+            **{name: value for name, value in properties.items() if value is not None},
+        )
+
+
+def _eta(delay: float) -> str | None:
+    return (datetime.now(timezone.utc) + timedelta(seconds=delay)).isoformat() if delay else None
+
+
+def dispatch(app: Any, store: Store, rows: Iterable[Row], resend_us: Micros) -> int:
+    """Publish released rows and mark them sent; return how many went out.
+
+    Any number of processes may do it for the same row: OPEN absorbs the copies. One that fails stays released, and the
+    steward tries again.
+    """
+    count = 0
+    for row in rows:
+        try:
+            publish(app, row.message)
+            store.mark_sent(row, resend_us)
+            count += 1
+        except Exception:
+            logger.warning("replay.dispatch_failed", exc_info=True, extra={"submission": row.submission})
+    return count

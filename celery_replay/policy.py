@@ -1,0 +1,226 @@
+"""What a task declares, compiled once into an immutable record when the task is bound."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import string
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .clock import Micros, micros
+from .config import Settings
+from .exceptions import ConfigurationError
+from .serialization import canonical_json, digest, fingerprint
+from .states import AckMode, OnIncomplete
+
+OPTIONS: dict[str, str] = {
+    "idempotency_key": "a template over the task's parameters, or a callable that takes them",
+    "on_incomplete": "resume, verify or dead_letter",
+    "verify": "a callable that takes the task's arguments and returns the result if the effect exists, else None",
+    "atomic": "the alias of the database whose transaction the effect is",
+    "fenced": "the alias of the database that `attempt.fenced()` guards",
+    "on_failed_key": "run or refuse",
+    "on_store_error": "open or closed",
+    "lease_ttl": "seconds, 1 or more",
+    "key_retention": "seconds, 1 or more",
+    "allow_rollback": "True or False",
+}
+"""Our task options, and what each may be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskPolicy:
+    """One task's declarations, with the settings' defaults filled in."""
+
+    operation: str
+    signature: inspect.Signature | None
+    key: Callable[[Mapping[str, Any]], str] | None = None
+    on_incomplete: OnIncomplete = OnIncomplete.DEAD_LETTER
+    verify: Callable[..., Any] | None = None
+    atomic: str | None = None
+    fenced: str | None = None
+    refuse_failed: bool = False
+    fail_open: bool = True
+    """Run without protection while the store is down."""
+    lease_us: Micros
+    keep_us: Micros
+    is_step: bool = False
+    """The body as a whole is one side-effect step."""
+    declared: bool = False
+    """The task declares how it is to be protected."""
+    allow_rollback: bool = True
+    ack: AckMode = AckMode.EARLY
+    excluded: bool = False
+
+    def bind(self, args: Any, kwargs: Any) -> Mapping[str, Any] | None:
+        """Bind arguments to the task's parameters, defaults included; None where they don't fit."""
+        if self.signature is None:
+            return None
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError:
+            return None
+        bound.apply_defaults()
+        return bound.arguments
+
+    def identify(self, args: Any, kwargs: Any) -> tuple[str, str | None]:
+        """Compute a call's idempotency key ("" where none is declared) and the fingerprint of its payload.
+
+        Both are of the arguments as bound to the parameters, so that it does not matter how they were passed.
+        """
+        if self.key is None:
+            return "", None
+        bound = self.bind(args, kwargs)
+        if bound is None:
+            return "", None
+        return self.key(bound), fingerprint(bound)
+
+    def claim(self, key: str) -> str | None:
+        """Digest a key, scoped by the operation, into what only one submission can hold."""
+        return digest(self.operation, key) if key else None
+
+
+def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
+    """Compile a bound task's options.
+
+    Raises:
+        ConfigurationError: an option is wrong; the message names the task, the option and what it may be.
+    """
+    _warn_of_near_misses(task)
+    options = {name: getattr(task, name, None) for name in OPTIONS}
+    _check(task.name, options)
+    signature = _signature(task)
+    key = _key_function(task.name, options["idempotency_key"], signature)
+    incomplete = options["on_incomplete"]
+    declared = any(options[name] is not None for name in ("idempotency_key", "on_incomplete", "atomic"))
+    fail_open = (options["on_store_error"] or settings.on_store_error or ("closed" if declared else "open")) == "open"
+    return TaskPolicy(
+        operation=task.name,
+        signature=signature,
+        key=key,
+        on_incomplete=OnIncomplete(incomplete) if incomplete else _default_incomplete(options),
+        verify=options["verify"],
+        atomic=options["atomic"],
+        fenced=options["fenced"],
+        refuse_failed=options["on_failed_key"] == "refuse",
+        fail_open=fail_open,
+        lease_us=micros(options["lease_ttl"] or settings.lease_ttl),
+        keep_us=micros(options["key_retention"] or settings.retention),
+        # A marker in the business database settles an atomic effect: OPEN need not.
+        is_step=declared and options["atomic"] is None and not getattr(task, "has_steps", False),
+        declared=declared,
+        allow_rollback=bool(options["allow_rollback"]) or not declared,
+        ack=_ack_mode(task),
+        excluded=_excluded(task.name, settings.exclude),
+    )
+
+
+def _default_incomplete(options: Mapping[str, Any]) -> OnIncomplete:
+    if options["verify"] is not None:
+        return OnIncomplete.VERIFY
+    return OnIncomplete.RESUME if options["atomic"] is not None else OnIncomplete.DEAD_LETTER
+
+
+def _ack_mode(task: Any) -> AckMode:
+    if not task.acks_late:
+        return AckMode.EARLY
+    brings_back = task.reject_on_worker_lost or getattr(task, "retry_on_worker_lost", False)
+    return AckMode.LATE if brings_back else AckMode.LATE_ACKS_LOSS
+
+
+def _excluded(name: str, patterns: tuple[str, ...]) -> bool:
+    """Celery's own tasks are always left alone."""
+    return name.startswith("celery.") or any(
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
+    )
+
+
+def _signature(task: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(task.run)
+    except (TypeError, ValueError):
+        return None
+
+
+def _check(name: str, options: Mapping[str, Any]) -> None:
+    for option, value in options.items():
+        if value is not None and not _GOOD[option](value):
+            raise ConfigurationError(f"task {name}: {option}={value!r}: must be {OPTIONS[option]}")
+    if options["on_incomplete"] == "verify" and options["verify"] is None:
+        raise ConfigurationError(f'task {name}: on_incomplete="verify" needs verify=, {OPTIONS["verify"]}')
+
+
+def _one_of(*words: str) -> Callable[[Any], bool]:
+    return lambda value: value in words
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1
+
+
+_GOOD: dict[str, Callable[[Any], bool]] = {
+    "idempotency_key": lambda value: callable(value) or (isinstance(value, str) and bool(value)),
+    "on_incomplete": _one_of(*(str(word) for word in OnIncomplete)),
+    "verify": callable,
+    "atomic": lambda value: isinstance(value, str) and bool(value),
+    "fenced": lambda value: isinstance(value, str) and bool(value),
+    "on_failed_key": _one_of("run", "refuse"),
+    "on_store_error": _one_of("open", "closed"),
+    "lease_ttl": _seconds,
+    "key_retention": _seconds,
+    "allow_rollback": lambda value: isinstance(value, bool),
+}
+
+
+class KeyFormatter(string.Formatter):
+    """Formats values by their canonical text, so that publisher and worker agree."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Format by the spec where there is one."""
+        if format_spec:
+            return str(format(value, format_spec))
+        return value if isinstance(value, str) else canonical_json(value).strip('"')
+
+
+KEY_FORMATTER = KeyFormatter()
+
+
+def _key_function(
+    name: str, declared: Any, signature: inspect.Signature | None
+) -> Callable[[Mapping[str, Any]], str] | None:
+    if declared is None:
+        return None
+    if callable(declared):
+        return lambda bound: str(declared(**_as_keywords(bound, signature)))
+    known = set(signature.parameters) if signature else set()
+    for _, field, _, _ in KEY_FORMATTER.parse(declared):
+        root = field.partition(".")[0].partition("[")[0] if field is not None else None
+        if root is not None and root not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError(
+                f"task {name}: idempotency_key={declared!r} names {root!r}, which is no parameter of the task ({names})"
+            )
+    return lambda bound: KEY_FORMATTER.vformat(declared, (), bound)
+
+
+def _as_keywords(bound: Mapping[str, Any], signature: inspect.Signature | None) -> dict[str, Any]:
+    keywords = dict(bound)
+    for parameter in signature.parameters.values() if signature else ():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            keywords.update(keywords.pop(parameter.name, {}))
+    return keywords
+
+
+def _warn_of_near_misses(task: Any) -> None:
+    ours = vars(type(task))
+    for attribute in ours:
+        if attribute.startswith("_") or attribute in OPTIONS:
+            continue
+        for option in difflib.get_close_matches(attribute, OPTIONS, n=1, cutoff=0.85):
+            warnings.warn(
+                f"task {task.name} has the option {attribute!r}: did you mean {option!r}? [near-miss-option]",
+                stacklevel=2,
+            )

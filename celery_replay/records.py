@@ -1,0 +1,227 @@
+"""What the store keeps. Frozen records; all times are microseconds by the store's clock unless said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .clock import Micros
+from .states import AckMode, Category, LetterState, Outcome, Reason, RowStatus, StepState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One submission: one publish by a user's code, kept over retries, parking and redelivery."""
+
+    submission: str
+    operation: str
+    """The task's name."""
+    task_id: str
+    trace_id: str
+    correlation_id: str
+    causation_id: str | None = None
+    """The submission in whose body or canvas this one was published."""
+    key: str = ""
+    """The idempotency key as text, to be searched for."""
+    claim: str | None = None
+    """Digest of operation and key, held by one submission at a time: the unique constraint."""
+    fingerprint: str | None = None
+    generation: int = 0
+    """Orders the deliveries of a submission: `retries`, after any number of `replace`."""
+    status: Outcome = Outcome.OPEN
+    nonce: str = ""
+    """Names the current attempt; minted in the process that runs it."""
+    fence: int = 0
+    """Token that rises with every attempt of this key (or submission), never reused."""
+    lease_until: Micros | None = None
+    reserved_until: Micros | None = None
+    """Until when the key waits for the retry that was scheduled."""
+    canvas_advanced: bool = False
+    """Callbacks, chain and chord part have been sent on, once and for all."""
+    canvas_until: Micros | None = None
+    """Until when the attempt that closed may still be sending the canvas on."""
+    unsettled: bool = False
+    """A side effect was written ahead, and its end is not known."""
+    attempts: int = 0
+    """How often the body was admitted."""
+    strikes: int = 0
+    """Attempts in a row that died without closing."""
+    waiters: bool = False
+    """Somebody is parked behind this job."""
+    letter: bool = False
+    """A dead letter of this submission is open."""
+    ack: AckMode = AckMode.EARLY
+    redelivery_us: Micros = 0
+    """How long after the lease's end the broker may still bring the message again."""
+    message: bytes | None = None
+    """The whole message while the attempt runs, where the broker will not bring it back if the worker dies."""
+    canvas_unknown: bool = False
+    """The attempt closed well and then went silent: nobody knows whether its canvas was sent on."""
+    result: str | None = None
+    """The return value as JSON."""
+    result_lost: bool = False
+    """The job succeeded, but its return value is not JSON."""
+    failure: str | None = None
+    """The recorded failure as JSON: type, message, reason."""
+    origin: str | None = None
+    """For a deduplicated job: the submission whose result it returned."""
+    worker: str = ""
+    pid: int = 0
+    published_at: Micros | None = None
+    """By the publisher's clock."""
+    started_at: Micros = 0
+    closed_at: Micros | None = None
+    keep_until: Micros | None = None
+    """When the record may be forgotten: the end of its idempotency window."""
+
+    @property
+    def identity(self) -> str:
+        """Name what others wait for: the key, or the submission where no key is declared."""
+        return self.claim or self.submission
+
+    @property
+    def patience_us(self) -> Micros:
+        """How long the broker may need to bring a delivery again."""
+        return 0 if self.ack is AckMode.EARLY else self.redelivery_us
+
+    @property
+    def reap_at(self) -> Micros | None:
+        """When no message can bring this job back any more, if nothing more is heard of it."""
+        if self.status.handed_over:
+            return None if self.reserved_until is None else self.reserved_until + self.redelivery_us
+        if self.status.ended:
+            return None if self.canvas_until is None else self.canvas_until + self.patience_us
+        if self.status in (Outcome.OPEN, Outcome.INTERRUPTED, Outcome.REQUEUED):
+            silent_since = self.lease_until if self.lease_until is not None else self.closed_at
+            return None if silent_since is None else silent_since + self.patience_us
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A delivery in the parking lot; at most one per submission."""
+
+    submission: str
+    operation: str
+    generation: int
+    status: RowStatus = RowStatus.PARKED
+    revision: int = 0
+    """Rises when the row is parked or released, so that a late mark can't hit the next round."""
+    subject: str
+    """The identity that it waits for."""
+    reason: Reason
+    wake_at: Micros
+    """When the steward looks at it again."""
+    parked_at: Micros
+    message: bytes
+    """The whole message, ready to be published again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Letter:
+    """A dead letter: a job that needs a human decision. At most one per submission."""
+
+    submission: str
+    operation: str
+    task_id: str
+    trace_id: str
+    correlation_id: str
+    key: str = ""
+    generation: int = 0
+    state: LetterState = LetterState.OPEN
+    reason: Reason
+    category: Category = Category.UNCLASSIFIED
+    error_type: str = ""
+    error_message: str = ""
+    traceback: str = ""
+    attempts: int = 1
+    first_seen: Micros
+    last_failed: Micros
+    resolved_how: str = ""
+    worker: str = ""
+    code_version: str = ""
+    message: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttemptRecord:
+    """How one execution ended. Written when it ends: while it runs, the job's record has its data."""
+
+    nonce: str
+    submission: str
+    trace_id: str
+    operation: str
+    generation: int
+    outcome: Outcome
+    fence: int
+    worker: str
+    pid: int
+    started_at: Micros
+    ended_at: Micros
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRecord:
+    """A side-effect step, by its key; it outlives the attempt that claimed it."""
+
+    scope: str
+    """Identity of the job that it belongs to."""
+    key: str
+    name: str
+    state: StepState
+    nonce: str
+    output: str | None = None
+    claimed_at: Micros = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """A run of one attempt's events, as they were flushed together."""
+
+    trace_id: str
+    nonce: str
+    first: int
+    """Sequence number of the first event."""
+    count: int
+    body: bytes
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    """Values too large for an event, under the references that its events keep."""
+    recorded_at: Micros = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """What is kept of an exception: text only, so it never has to be importable or to unpickle."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    category: Category = Category.UNCLASSIFIED
+    reason: Reason = Reason.EXCEPTION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One entry of a trace."""
+
+    name: str
+    at: Micros
+    """By the clock of the process that recorded it."""
+    sequence: int = 0
+    domain: bool = False
+    """Recorded by the task's own code, as opposed to the life cycle."""
+    trace_id: str = ""
+    job_id: str = ""
+    attempt: str = ""
+    step: str | None = None
+    worker_id: str = ""
+    idempotency_key: str = ""
+    fence: int | None = None
+    resource_version: str | None = None
+    input_ref: str | None = None
+    output_ref: str | None = None
+    side_effect: bool = False
+    status: str = "success"
+    """success, fail, skipped or compensated."""
+    attributes: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,165 @@
+"""What one app shares within a process: settings, store, heartbeat, and what is known about the worker."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import celery
+import kombu
+
+from . import config
+from .clock import micros
+from .exceptions import ConfigurationError
+from .heartbeat import Heartbeat
+from .policy import TaskPolicy, compile_policy
+from .spool import Spool
+from .stores.base import Store
+from .stores.memory import MemoryStore
+
+_runtimes: weakref.WeakKeyDictionary[Any, Runtime] = weakref.WeakKeyDictionary()
+_creating = threading.Lock()
+
+
+class Runtime:
+    """The parts that an app's attempts share. Built lazily; forgotten and built anew after a fork."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = weakref.proxy(app)
+        self.settings = config.load(app.conf)
+        self.canvas_us = config.canvas_us(app.conf, self.settings)
+        self.redelivery_us = config.redelivery_us(app.conf, self.settings)
+        self.resend_us = micros(self.settings.resend_deadline)
+        self.heartbeat = Heartbeat(lambda: self.store, self.settings.flush_interval)
+        self.spool = Spool(self.settings.spool)
+        self.hostname = socket.gethostname()
+        self.pid = os.getpid()
+        self.code = {
+            "code": self.settings.code,
+            "celery": celery.__version__,
+            "kombu": kombu.__version__,
+            "python": ".".join(map(str, sys.version_info[:3])),
+        }
+        self._policies: dict[str, TaskPolicy] = {}
+        self._store: Store | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def store(self) -> Store:
+        """The store in force, opened at first use."""
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    self._store = open_store(self.settings)
+        return self._store
+
+    @property
+    def bypasses_eager(self) -> bool:
+        """Do eager calls run without records?"""
+        return self.settings.eager == "bypass"
+
+    def policy(self, task: Any) -> TaskPolicy:
+        """Return a task's compiled policy."""
+        found = self._policies.get(task.name)
+        if found is None:
+            found = self._policies[task.name] = compile_policy(task, self.settings)
+        return found
+
+    def forget(self) -> None:
+        """Let go of what must not be shared with a parent process."""
+        if self._store is not None:
+            self._store.close_connections()
+        self.pid = os.getpid()
+        self.heartbeat = Heartbeat(lambda: self.store, self.settings.flush_interval)
+        self._opening = threading.Lock()
+
+
+def plain_app(app: Any) -> Any:
+    """Return the app behind a proxy such as `current_app`."""
+    return app._get_current_object() if hasattr(app, "_get_current_object") else app
+
+
+def runtime_of(app: Any) -> Runtime:
+    """Return the app's runtime."""
+    app = plain_app(app)
+    found = _runtimes.get(app)
+    if found is None:
+        with _creating:
+            found = _runtimes.get(app)
+            if found is None:
+                found = _runtimes[app] = Runtime(app)
+    return found
+
+
+def reset(app: Any) -> None:
+    """Forget an app's runtime, so that changed settings take effect."""
+    _runtimes.pop(app, None)
+
+
+def use_store(app: Any, store: Store) -> None:
+    """Make an app use this very store; for tests and embedding."""
+    runtime_of(app)._store = store
+
+
+def drain_all() -> None:
+    """Write what the process has buffered, before it ends."""
+    for runtime in list(_runtimes.values()):
+        runtime.heartbeat.drain()
+
+
+def _after_fork() -> None:
+    global _creating
+    _creating = threading.Lock()
+    for runtime in list(_runtimes.values()):
+        runtime.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def open_store(settings: config.Settings) -> Store:
+    """Open the store that the settings name.
+
+    Raises:
+        ConfigurationError: none is named and none can be inferred, or the name leads nowhere.
+    """
+    url = settings.store or _default_store()
+    scheme, _, rest = url.partition("://")
+    if scheme == "memory":
+        return MemoryStore()
+    make = _factory(scheme if scheme in _ALIASES else url)
+    arguments = dict(settings.options)
+    if rest:
+        arguments["alias"] = rest
+    return make(**arguments)
+
+
+_ALIASES = {"django": "django_celery_replay.store:DjangoStore"}
+
+
+def _factory(name: str) -> Callable[..., Store]:
+    from kombu.utils.imports import symbol_by_name
+
+    try:
+        found: Callable[..., Store] = symbol_by_name(_ALIASES.get(name, name))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f'setting replay_store = {name!r} can\'t be loaded ({error}); use "django", "django://alias", '
+            '"memory://" or "package.module:Class"'
+        ) from error
+    return found
+
+
+def _default_store() -> str:
+    django_apps = sys.modules.get("django.apps")
+    if django_apps is not None and django_apps.apps.is_installed("django_celery_replay"):
+        return "django"
+    raise ConfigurationError(
+        "celery-replay has no store: in a Django project add 'django_celery_replay' to INSTALLED_APPS, "
+        "else set replay_store; see docs/how-to/choose-a-store.md"
+    )

@@ -1,0 +1,167 @@
+"""Receivers of Celery's signals. They observe, and stamp what is published; none may raise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+from typing import Any
+
+from celery import current_app
+from celery import signals as celery_signals
+
+from . import headers, runtime
+from .attempts import Attempt, current_attempt
+from .clock import new_id, wall
+from .failures import failure_json, failure_of
+from .headers import Stamp
+from .serialization import digest
+from .signals import observe_failure
+from .states import Outcome, Reason
+
+
+def _observer(receiver: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(receiver)
+    def observe(**arguments: Any) -> None:
+        try:
+            receiver(**arguments)
+        except Exception:
+            observe_failure(receiver.__name__)
+
+    return observe
+
+
+@_observer
+def stamp_message(
+    sender: str = "", body: Any = None, headers: MutableMapping[str, Any] | None = None, **_: Any
+) -> None:
+    """Put the submission's stamp on a message that is about to be published."""
+    if not isinstance(headers, dict) or "id" not in headers:
+        return
+    _stamp(sender, body, headers)
+
+
+def _stamp(name: str, body: Any, table: dict[str, Any]) -> None:
+    present = headers.find(table)
+    attempt = current_attempt()
+    same_job = attempt is not None and attempt.request.id == table.get("id")
+    if present is not None and (table.get("retries") or same_job):
+        headers.write(table, replace(present, published_at=wall()))
+        return
+    if attempt is not None and same_job:
+        headers.write(table, replace(attempt.stamp, published_at=wall()))
+        return
+    stamp = _new_stamp(name, body, table, attempt)
+    headers.write(table, stamp)
+    if attempt is not None:
+        attempt.recorder.record("child_published", attributes={"task": name, "job": table.get("id")})
+
+
+def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | None) -> Stamp:
+    key, fingerprint = _identify(name, body)
+    now = wall()
+    if attempt is None:
+        trace_id = new_id()
+        return Stamp(
+            submission=new_id(),
+            trace_id=trace_id,
+            correlation_id=trace_id,
+            first_request_at=now,
+            published_at=now,
+            key=key or None,
+            fingerprint=fingerprint,
+        )
+    return Stamp(
+        submission=_child(name, table, attempt),
+        trace_id=new_id(),
+        correlation_id=attempt.stamp.correlation_id,
+        causation_id=attempt.submission,
+        first_request_at=attempt.stamp.first_request_at,
+        published_at=now,
+        key=key or None,
+        fingerprint=fingerprint,
+    )
+
+
+def _child(name: str, table: dict[str, Any], attempt: Attempt) -> str:
+    """Name a child: at random from the body, by derivation from the tracer, whose work may be done again."""
+    if attempt.closed is None:
+        return new_id()
+    chord = attempt.request.chord
+    body_id = ((chord or {}).get("options") or {}).get("task_id")
+    if body_id is not None and body_id == table.get("id"):
+        # Whichever member comes last publishes the body: it is named by what all of them know.
+        return digest("chord", str(body_id))
+    return attempt.derived_submission(name)
+
+
+def _identify(name: str, body: Any) -> tuple[str, str | None]:
+    task = _known_task(name)
+    if task is None or not isinstance(body, (tuple, list)) or len(body) < 2:
+        return "", None
+    try:
+        return runtime.runtime_of(task.app).policy(task).identify(body[0], body[1])
+    except Exception:
+        # The worker computes the key again, and fails with evidence where that goes wrong, too.
+        observe_failure("idempotency_key")
+        return "", None
+
+
+def _known_task(name: str) -> Any:
+    task = current_app.tasks.get(name)
+    return task if task is not None and hasattr(task, "replay_target") else None
+
+
+@_observer
+def canvas_advanced(sender: Any = None, **_: Any) -> None:
+    """Note that the tracer is through with a job that ended well."""
+    attempt = _closed_attempt(sender)
+    if attempt is not None:
+        attempt.canvas_advanced()
+
+
+@_observer
+def failure_announced(sender: Any = None, exception: BaseException | None = None, **_: Any) -> None:
+    """Note that the tracer is through with a job that failed; or that it failed after our CLOSE."""
+    attempt = _closed_attempt(sender)
+    if attempt is None:
+        return
+    if attempt.closed in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED) and exception is not None:
+        failure = failure_of(exception, Reason.RESULT_LOST)
+        attempt.recorder.record("result_lost", status="fail", attributes={"error": failure.type})
+        attempt.runtime.store.amend(attempt.submission, failure, failure_json(failure))
+    attempt.canvas_advanced()
+
+
+def _closed_attempt(task: Any) -> Attempt | None:
+    attempt = current_attempt()
+    if attempt is None or attempt.closed is None or not attempt.closed.ended:
+        return None
+    return attempt
+
+
+@_observer
+def process_ends(**_: Any) -> None:
+    """Write what is buffered before a process goes."""
+    runtime.drain_all()
+
+
+_RECEIVERS: tuple[tuple[Any, Callable[..., None]], ...] = (
+    (celery_signals.before_task_publish, stamp_message),
+    (celery_signals.task_success, canvas_advanced),
+    (celery_signals.task_failure, failure_announced),
+    (celery_signals.worker_process_shutdown, process_ends),
+    (celery_signals.worker_shutdown, process_ends),
+)
+
+
+def connect() -> None:
+    """Connect all receivers; repeating it is harmless."""
+    for signal, receiver in _RECEIVERS:
+        signal.connect(receiver, weak=False, dispatch_uid=f"celery_replay.{receiver.__name__}")
+
+
+def disconnect() -> None:
+    """Disconnect all receivers."""
+    for signal, receiver in _RECEIVERS:
+        signal.disconnect(receiver, dispatch_uid=f"celery_replay.{receiver.__name__}")

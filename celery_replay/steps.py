@@ -1,0 +1,173 @@
+"""Steps: named parts of a task's body. One with a side effect is written ahead and is not done twice."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, overload
+
+from .attempts import Attempt, current_attempt
+from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError
+from .failures import leaves_outcome_unknown
+from .policy import KEY_FORMATTER
+from .records import StepRecord
+from .serialization import digest, result_json, result_value, safe_text
+from .states import OnIncomplete, StepState
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def step(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    side_effect: bool = False,
+    key: str | None = None,
+    verify: Callable[..., Any] | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def step(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    side_effect: bool = False,
+    key: str | None = None,
+    verify: Callable[..., Any] | None = None,
+) -> Any:
+    """Make a function a step of the tasks that call it. Outside of an attempt it is called as it is.
+
+    Args:
+        name: how the trace calls it; by default the function's name.
+        side_effect: it does something outside that must not happen twice. It is written ahead in the store (one round
+            trip), and its recorded output is returned by later attempts. Its output has to be JSON, or None.
+        key: for a side effect, a template over the parameters of the step and of the running task that says which
+            effect it is; by default its name, its arguments and how often it was called with them.
+        verify: takes the step's arguments and returns its output if the effect exists, else None; asked where an
+            earlier attempt died in the middle of it.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if (key or verify) and not side_effect:
+            raise ConfigurationError(f"step {function.__name__}: key= and verify= need side_effect=True")
+        made = _Step(function, name or function.__name__, side_effect, key, verify)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            attempt = current_attempt()
+            if attempt is None:
+                return function(*args, **kwargs)
+            result: R = made.run(attempt, args, kwargs)
+            return result
+
+        return call
+
+    return decorate if function is None else decorate(function)
+
+
+class _Step:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        side_effect: bool,
+        key: str | None,
+        verify: Callable[..., Any] | None,
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.side_effect = side_effect
+        self.key = key
+        self.verify = verify
+        self.signature = inspect.signature(function)
+
+    def run(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        attempt.check()
+        if not self.side_effect or attempt.job is None:
+            return self._observed(attempt, args, kwargs)
+        record = StepRecord(
+            scope=attempt.identity,
+            key=self._key(attempt, args, kwargs),
+            name=self.name,
+            state=StepState.CLAIMED,
+            nonce=attempt.nonce,
+        )
+        owned, earlier = attempt.runtime.store.claim_step(attempt.job, record, attempt.delivery)
+        if not owned:
+            attempt.lost()
+            raise OwnershipLost
+        if earlier is not None:
+            return self._again(attempt, record, earlier, args, kwargs)
+        return self._effect(attempt, record, args, kwargs)
+
+    def _again(self, attempt: Attempt, record: StepRecord, earlier: StepRecord, args: Any, kwargs: Any) -> Any:
+        if earlier.state is StepState.SETTLED:
+            attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
+            if earlier.output is None:
+                raise ResultUnavailable(f"step {self.name} was done by an earlier attempt, but its output is not JSON")
+            return result_value(earlier.output)
+        verify = self.verify or attempt.policy.verify
+        if attempt.policy.on_incomplete is OnIncomplete.VERIFY and verify is not None:
+            found = verify(*args, **kwargs)
+            if found is not None:
+                attempt.recorder.record("step_verified", step=self.name, side_effect=True)
+                self._settle(attempt, record, found)
+                return found
+        return self._effect(attempt, record, args, kwargs)
+
+    def _effect(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
+        try:
+            output = self._observed(attempt, args, kwargs)
+        except BaseException as error:
+            if leaves_outcome_unknown(error):
+                attempt.unsettled = True
+            else:
+                attempt.settled(record)  # as claimed: that is, given up, so that it may be tried again
+            raise
+        self._settle(attempt, record, output)
+        return output
+
+    def _settle(self, attempt: Attempt, record: StepRecord, output: Any) -> None:
+        attempt.settled(
+            StepRecord(
+                scope=record.scope,
+                key=record.key,
+                name=record.name,
+                state=StepState.SETTLED,
+                nonce=record.nonce,
+                output=result_json(output),
+            )
+        )
+
+    def _observed(self, attempt: Attempt, args: Any, kwargs: Any) -> Any:
+        try:
+            output = self.function(*args, **kwargs)
+        except BaseException as error:
+            attempt.recorder.record(
+                "step_failed",
+                step=self.name,
+                status="fail",
+                side_effect=self.side_effect,
+                attributes={"error": type(error).__name__, "message": safe_text(error, 500)},
+            )
+            raise
+        attempt.recorder.record("step_done", step=self.name, side_effect=self.side_effect)
+        return output
+
+    def _key(self, attempt: Attempt, args: Any, kwargs: Any) -> str:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        if self.key is None:
+            base = digest(self.name, result_json(bound.arguments) or safe_text(bound.arguments))
+            return f"{self.name}:{base}:{attempt.occurrence(base)}"
+        names = {**(attempt.policy.bind(attempt.args, attempt.kwargs) or {}), **bound.arguments}
+        try:
+            return KEY_FORMATTER.vformat(self.key, (), names)
+        except (KeyError, AttributeError, IndexError) as error:
+            known = ", ".join(sorted(names))
+            raise StepError(
+                f"step {self.name}: key={self.key!r} names {error}, which is no parameter of the step or task ({known})"
+            ) from error

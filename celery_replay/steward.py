@@ -1,0 +1,155 @@
+"""The steward: releases parked jobs, files lost ones, delivers what was spooled, prunes.
+
+Every worker spawns one; a lease in the store decides which of all of them leads. It needs the app's configuration,
+and none of its tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from . import news as news_pipe
+from . import parking
+from .clock import micros, new_id
+from .lifecycle import News
+from .runtime import Runtime, runtime_of
+
+logger = logging.getLogger(__name__)
+
+PERIOD = 1.0
+_LEAD_TTL = 10.0
+_PRUNE_EVERY = 60.0
+
+
+class Steward:
+    """One steward's work, round by round.
+
+    Args:
+        leads: whether it may become the one that works for the whole store.
+    """
+
+    def __init__(self, runtime: Runtime, *, leads: bool = True) -> None:
+        self.runtime = runtime
+        self.nonce = new_id()
+        self._leads = leads
+        self._stop = threading.Event()
+        self._next_prune = 0.0
+        self._failing = False
+
+    def hear(self, item: News) -> None:
+        """Act on news of an attempt that could not close itself."""
+        self._guarded(lambda: self._dispatch(self.runtime.store.hear(item)))
+
+    def round(self) -> None:
+        """Do what is due now."""
+        self._guarded(self._deliver_spooled)
+        self._guarded(self._lead)
+
+    def _lead(self) -> None:
+        store = self.runtime.store
+        if not self._leads or not store.lead(self.nonce, micros(_LEAD_TTL)):
+            return
+        self._dispatch(store.release_due())
+        store.reap()
+        if time.monotonic() >= self._next_prune:
+            while store.prune():
+                time.sleep(0.05)
+            self._next_prune = time.monotonic() + _PRUNE_EVERY
+
+    def _dispatch(self, rows: Any) -> None:
+        parking.dispatch(self.runtime.app, self.runtime.store, rows, self.runtime.resend_us)
+
+    def _deliver_spooled(self) -> None:
+        for path, ending, chunks in self.runtime.spool.waiting():
+            closing, freed = self.runtime.store.close(None, ending, chunks)
+            path.unlink(missing_ok=True)
+            level = logging.INFO if closing.accepted else logging.WARNING
+            logger.log(
+                level,
+                "replay.spooled_close_delivered",
+                extra={"submission": ending.delivery.submission, "accepted": closing.accepted},
+            )
+            self._dispatch(freed)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            # Said once per outage, not once per second.
+            if not self._failing:
+                logger.warning("replay.steward_failed", exc_info=True)
+            self._failing = True
+        else:
+            self._failing = False
+
+    def run(self, inbox: int | None = None, parent: int | None = None) -> None:
+        """Work until stopped, until the inbox is closed, or until the parent is gone.
+
+        Args:
+            inbox: a descriptor with news, if there is one.
+            parent: the process id whose end is ours.
+        """
+        pending = b""
+        next_round = time.monotonic()
+        while not self._stop.is_set() and (parent is None or os.getppid() == parent):
+            wait = max(0.0, next_round - time.monotonic())
+            if inbox is None:
+                self._stop.wait(wait)
+            elif select.select([inbox], [], [], wait)[0]:
+                received = os.read(inbox, 65536)
+                if not received:
+                    return
+                complete, _, pending = (pending + received).rpartition(b"\n")
+                for item in news_pipe.read(complete):
+                    self.hear(item)
+            if time.monotonic() >= next_round:
+                self.round()
+                next_round = time.monotonic() + PERIOD
+
+    def stop(self) -> None:
+        """Let `run` end."""
+        self._stop.set()
+
+
+def hand_over(app: Any) -> bytes:
+    """Pack what a spawned steward needs, as Celery does for a spawned pool: the app, to be sent by a private pipe."""
+    body = pickle.dumps((os.getpid(), list(sys.path), pickle.dumps(app)))
+    return struct.pack(">Q", len(body)) + body
+
+
+def main() -> None:
+    """Run as a worker's child: `python -m celery_replay.steward`, its parent at the other end of standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    (length,) = struct.unpack(">Q", _exactly(8))
+    parent, path, packed = pickle.loads(_exactly(length))  # noqa: S301 - from the parent's own memory
+    sys.path[:] = path
+    app = pickle.loads(packed)  # noqa: S301
+    with suppress(Exception):
+        app.loader.import_default_modules()
+    runtime = runtime_of(app)
+    Steward(runtime, leads=runtime.settings.steward == "embedded").run(inbox=0, parent=parent)
+
+
+def _exactly(count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        part = os.read(0, count - len(received))
+        if not part:
+            raise SystemExit("started by workers only; to run a steward by hand: celery -A proj replay steward")
+        received += part
+    return received
+
+
+if __name__ == "__main__":
+    main()

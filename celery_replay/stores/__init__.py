@@ -1,0 +1,1 @@
+"""Where the life cycle is kept."""

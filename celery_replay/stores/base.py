@@ -1,0 +1,445 @@
+"""What a store is: public methods that hold the rules, and a few verbs that a backend writes."""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, TypeVar
+
+from .. import admission, lifecycle
+from ..admission import Admission, Ask
+from ..clock import SECOND, Micros
+from ..exceptions import StoreUnavailable
+from ..facts import Change, Delivery, Facts
+from ..lifecycle import Closing, Ending, News
+from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord
+from ..states import Outcome, RowStatus, StepState
+
+SCHEMA_VERSION = 1
+"""Version of the records; a store written by a newer one is refused."""
+
+T = TypeVar("T")
+Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk
+
+
+class Contention(Exception):
+    """Two units met: the database chose this one to be run again."""
+
+
+class Unit(ABC):
+    """One atomic step: everything that it reads is locked against others until it ends."""
+
+    now: Micros
+    """The store's clock."""
+
+    @abstractmethod
+    def job(self, submission: str) -> Job | None: ...
+
+    @abstractmethod
+    def holder(self, claim: str) -> Job | None:
+        """Return the job that holds a key."""
+
+    @abstractmethod
+    def row(self, submission: str) -> Row | None: ...
+
+    @abstractmethod
+    def letter(self, submission: str) -> Letter | None: ...
+
+    @abstractmethod
+    def steps(self, scope: str) -> Sequence[StepRecord]: ...
+
+    @abstractmethod
+    def put(self, record: Record) -> None:
+        """Insert the record, or replace the one with its primary key."""
+
+    @abstractmethod
+    def drop(self, record: Row | StepRecord) -> None: ...
+
+    @abstractmethod
+    def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
+        """Return parked rows that wait for a key or job, in the order of their coming."""
+
+    @abstractmethod
+    def rows_due(self, limit: int) -> Sequence[Row]:
+        """Return rows whose `wake_at` has passed, oldest first."""
+
+    @abstractmethod
+    def reapable(self, limit: int) -> Sequence[Job]:
+        """Return jobs without a row whose `reap_at` has passed, oldest first."""
+
+    @abstractmethod
+    def lead(self, name: str, nonce: str, until: Micros) -> bool:
+        """Take or keep a store-wide lease, if it is free, lapsed or already `nonce`'s."""
+
+    @abstractmethod
+    def prune(self, limit: int) -> int:
+        """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pulse:
+    """One attempt's renewal."""
+
+    submission: str
+    nonce: str
+    claim: str | None
+    lease_us: Micros
+
+
+class Store(ABC):
+    """Ledger, journal and blobs in one. Thread-safe; opened lazily, anew in every process.
+
+    Raises `StoreUnavailable` where it can't be reached. Reads are consistent, but of the moment only.
+    """
+
+    shared: ClassVar[bool] = True
+    """Can other processes see it?"""
+
+    @abstractmethod
+    def _unit(self) -> AbstractContextManager[Unit]:
+        """Begin an atomic step; committed where the block ends well."""
+
+    @abstractmethod
+    def _read(self) -> AbstractContextManager[Reader]:
+        """Begin a look at what is stored."""
+
+    def _admit_new(self, ask: Ask, chunks: Sequence[Chunk]) -> Admission | None:
+        """Admit a delivery of which nothing is known, in one round trip; None where something is."""
+        return None
+
+    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> Closing | None:
+        """Close an attempt that is still the owner and alone, in one round trip; None where it isn't."""
+        return None
+
+    @abstractmethod
+    def close_connections(self) -> None:
+        """Let go of connections; the next call opens new ones."""
+
+    def open(self, ask: Ask, chunks: Sequence[Chunk] = ()) -> Admission:
+        """Ask whether a delivery may run; atomic, all or nothing."""
+        return self._admit_new(ask, chunks) or self._atomically(lambda unit: self._open(unit, ask, chunks))
+
+    def _open(self, unit: Unit, ask: Ask, chunks: Sequence[Chunk]) -> Admission:
+        facts = _facts(unit, ask.delivery.submission, ask.claim)
+        answer = admission.admit(facts, ask, unit.now)
+        _save(unit, facts, answer, chunks)
+        return answer
+
+    def close(self, job: Job | None, ending: Ending, chunks: Sequence[Chunk] = ()) -> tuple[Closing, Sequence[Row]]:
+        """End an attempt, and release those who waited for it.
+
+        Args:
+            job: the record as OPEN wrote it, if it is at hand: it saves a look.
+
+        Returns:
+            CLOSE's answer, and rows that can be published at once.
+        """
+        closing = self._close_own(job, ending, chunks) if job is not None else None
+        if closing is not None:
+            return closing, ()
+        return self._atomically(lambda unit: self._close(unit, ending, chunks))
+
+    def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[Closing, Sequence[Row]]:
+        facts = _facts(unit, ending.delivery.submission, ending.claim)
+        closing = lifecycle.close(facts, ending, unit.now)
+        _save(unit, facts, closing, chunks)
+        if closing.accepted:
+            scope = ending.claim or ending.delivery.submission
+            _settle(unit, scope, ending.steps)
+            if ending.outcome is Outcome.SUCCEEDED:
+                _settle(unit, scope, [replace(s, state=StepState.SETTLED) for s in unit.steps(scope)])
+        if closing.accepted and ending.outcome.handed_over:
+            # The key is kept for this submission's next delivery, which may have come early and be parked.
+            own = self._wake_own(unit, ending.delivery.submission)
+            return closing, [own] if own else ()
+        return closing, self._wake(unit, closing.wakes) if closing.wakes else ()
+
+    def renew(self, pulses: Iterable[Pulse]) -> set[str]:
+        """Prolong leases; return the nonces that lost theirs."""
+        return self._atomically(lambda unit: {p.nonce for p in pulses if not _renew(unit, p)})
+
+    def flush(
+        self,
+        advanced: Sequence[str] = (),
+        chunks: Sequence[Chunk] = (),
+        steps: Sequence[StepRecord] = (),
+        calm: Sequence[Job] = (),
+    ) -> None:
+        """Write what was buffered.
+
+        Args:
+            advanced: submissions whose canvas was sent on.
+            chunks: events.
+            steps: settled steps, and steps given up without effect; ignored where a newer attempt claimed them.
+            calm: running attempts whose side effects all were settled in the meantime. Never those whose whole
+                body is one step.
+        """
+        if advanced or chunks or steps or calm:
+            self._atomically(lambda unit: _flush(unit, advanced, chunks, steps, calm))
+
+    def amend(self, submission: str, failure: Failure, failure_json: str) -> None:
+        """Record that Celery announced a failure for a job that had closed well."""
+
+        def step(unit: Unit) -> None:
+            facts = _facts(unit, submission, None)
+            _save(unit, facts, Change(facts=lifecycle.amend_failure(facts, failure, failure_json, unit.now)))
+
+        self._atomically(step)
+
+    def claim_step(self, job: Job, step: StepRecord, delivery: Delivery) -> tuple[bool, StepRecord | None]:
+        """Write a side-effect step ahead. For an attempt that lost its job, its delivery is parked instead.
+
+        Returns:
+            Whether the attempt still owns its job, and the step's record from an earlier attempt, if there is one.
+        """
+        return self._atomically(lambda unit: _claim_step(unit, job, step, delivery))
+
+    def release_due(self, limit: int = 100) -> Sequence[Row]:
+        """Release parked rows whose obstacle is over; return those to be published."""
+        due = self._atomically(lambda unit: unit.rows_due(limit))
+        released = [self._atomically(partial(self._release, submission=row.submission)) for row in due]
+        return [row for row in released if row is not None]
+
+    def _release(self, unit: Unit, submission: str) -> Row | None:
+        row = unit.row(submission)
+        if row is None:
+            return None
+        facts = _facts(unit, submission, row.subject)
+        done = facts.owner is not None and facts.owner.status is Outcome.SUCCEEDED
+        moving = (RowStatus.RELEASED, RowStatus.SENT)
+        if row.status is RowStatus.PARKED and not done and unit.rows_behind(row.subject, moving, 1):
+            # Others of the same key come one by one, in their order.
+            unit.put(replace(row, wake_at=unit.now + SECOND))
+            return None
+        after = lifecycle.due(facts, unit.now)
+        _save(unit, facts, Change(facts=after))
+        return after.row if after.row and after.row.status is RowStatus.RELEASED else None
+
+    def _wake(self, unit: Unit, identity: str) -> Sequence[Row]:
+        """Release who waits for a key: everybody once it is done, else the first."""
+        owner = unit.holder(identity) or unit.job(identity)
+        done = owner is not None and owner.status is Outcome.SUCCEEDED
+        waiting = unit.rows_behind(identity, (RowStatus.PARKED,), 1000 if done else 1)
+        for row in waiting[100:]:
+            unit.put(replace(row, wake_at=unit.now))
+        first = [replace(row, wake_at=unit.now) for row in waiting[:100]]
+        for row in first:
+            unit.put(row)
+        return [row for row in (self._release(unit, r.submission) for r in first) if row is not None]
+
+    def _wake_own(self, unit: Unit, submission: str) -> Row | None:
+        row = unit.row(submission)
+        if row is None or row.status is not RowStatus.PARKED:
+            return None
+        unit.put(replace(row, wake_at=unit.now))
+        return self._release(unit, submission)
+
+    def mark_sent(self, row: Row, resend_us: Micros) -> None:
+        """Note that a released row was published, unless it went on to another round meanwhile."""
+
+        def step(unit: Unit) -> None:
+            facts = Facts(row=unit.row(row.submission))
+            _save(unit, facts, Change(facts=lifecycle.sent(facts, row.revision, resend_us, unit.now)))
+
+        self._atomically(step)
+
+    def reap(self, limit: int = 100) -> int:
+        """File jobs of which nothing more will be heard; return how many."""
+        found = self._atomically(lambda unit: unit.reapable(limit))
+        return sum(self._atomically(partial(self._reap, job=job)) for job in found)
+
+    def _reap(self, unit: Unit, job: Job) -> bool:
+        facts = _facts(unit, job.submission, job.claim)
+        change = lifecycle.reap(facts, unit.now)
+        if change is None:
+            return False
+        _save(unit, facts, change)
+        if facts.job is not None and facts.job.waiters:
+            self._wake(unit, facts.job.identity)
+        return True
+
+    def hear(self, news: News) -> Sequence[Row]:
+        """Act on news of an attempt that could not close itself; return rows that can be published."""
+
+        def step(unit: Unit) -> Sequence[Row]:
+            facts = _facts(unit, news.submission, None)
+            change = lifecycle.hear(facts, news, unit.now)
+            if change is None:
+                return ()
+            _save(unit, facts, change)
+            own = self._release(unit, news.submission)
+            waiters = facts.job is not None and facts.job.waiters
+            others = self._wake(unit, facts.job.identity) if facts.job and waiters else ()
+            return [*([own] if own else []), *(row for row in others if row.submission != news.submission)]
+
+        return self._atomically(step)
+
+    def lead(self, nonce: str, ttl_us: Micros, name: str = "steward") -> bool:
+        """Take or keep the store-wide lease of a steward."""
+        return self._atomically(lambda unit: unit.lead(name, nonce, unit.now + ttl_us))
+
+    def prune(self, limit: int = 500) -> int:
+        """Delete one batch of records past their retention; return how many jobs went."""
+        return self._atomically(lambda unit: unit.prune(limit))
+
+    def job(self, submission: str) -> Job | None:
+        """Look up a submission."""
+        return self._atomically(lambda unit: unit.job(submission))
+
+    def row(self, submission: str) -> Row | None:
+        """Look up a parked delivery."""
+        return self._atomically(lambda unit: unit.row(submission))
+
+    def letter(self, submission: str) -> Letter | None:
+        """Look up a dead letter."""
+        return self._atomically(lambda unit: unit.letter(submission))
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Return the side-effect steps of a key, or of a submission without one."""
+        return self._atomically(lambda unit: unit.steps(scope))
+
+    def find_jobs(self, *, task_id: str = "", key: str = "", trace_id: str = "", limit: int = 100) -> Sequence[Job]:
+        """Return jobs by task id, idempotency key or trace, newest first."""
+        wanted = {"task_id": task_id, "key": key, "trace_id": trace_id}
+        with self._read() as reader:
+            return reader.jobs({name: value for name, value in wanted.items() if value}, limit)
+
+    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
+        """Return the attempts of a submission that ended, in their order."""
+        with self._read() as reader:
+            return reader.attempts(submission)
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return the flushed events of a trace."""
+        with self._read() as reader:
+            return reader.chunks(trace_id)
+
+    def blob(self, reference: str) -> bytes | None:
+        """Return a large value that an event refers to."""
+        with self._read() as reader:
+            return reader.blob(reference)
+
+    def rows(self, limit: int = 100) -> Sequence[Row]:
+        """Return parked deliveries, oldest first."""
+        with self._read() as reader:
+            return reader.rows(limit)
+
+    def letters(self, limit: int = 100) -> Sequence[Letter]:
+        """Return dead letters, newest first."""
+        with self._read() as reader:
+            return reader.letters(limit)
+
+    def _atomically(self, step: Callable[[Unit], T]) -> T:
+        for attempt in range(8):
+            try:
+                with self._unit() as unit:
+                    return step(unit)
+            except Contention:
+                time.sleep(random.uniform(0, 0.002 * 2**attempt))
+        raise StoreUnavailable("the store is too contended; look for long transactions on its tables")
+
+
+class Reader(ABC):
+    """Looks without locking."""
+
+    @abstractmethod
+    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]: ...
+
+    @abstractmethod
+    def attempts(self, submission: str) -> Sequence[AttemptRecord]: ...
+
+    @abstractmethod
+    def chunks(self, trace_id: str) -> Sequence[Chunk]: ...
+
+    @abstractmethod
+    def blob(self, reference: str) -> bytes | None: ...
+
+    @abstractmethod
+    def rows(self, limit: int) -> Sequence[Row]: ...
+
+    @abstractmethod
+    def letters(self, limit: int) -> Sequence[Letter]: ...
+
+
+def _facts(unit: Unit, submission: str, claim: str | None) -> Facts:
+    holder = unit.holder(claim) if claim and claim != submission else None
+    if holder is not None and holder.submission == submission:
+        holder = None
+    return Facts(job=unit.job(submission), holder=holder, row=unit.row(submission), letter=unit.letter(submission))
+
+
+def _save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()) -> None:
+    after = change.facts
+    # The holder first: it may be giving up a unique key that the job takes.
+    pairs: tuple[tuple[Record | None, Record | None], ...] = (
+        (before.holder, after.holder),
+        (before.job, after.job),
+        (before.row, after.row),
+        (before.letter, after.letter),
+    )
+    for old, new in pairs:
+        if new is not None and new != old:
+            unit.put(new)
+    if before.row is not None and after.row is None:
+        unit.drop(before.row)
+    also: tuple[Record, ...] = (*change.ended, *chunks)
+    for record in also:
+        unit.put(record)
+
+
+def _renew(unit: Unit, pulse: Pulse) -> bool:
+    facts = Facts(job=unit.job(pulse.submission))
+    after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now)
+    if after is not None:
+        _save(unit, facts, Change(facts=after))
+    return after is not None
+
+
+def _claim_step(unit: Unit, job: Job, step: StepRecord, delivery: Delivery) -> tuple[bool, StepRecord | None]:
+    current = unit.job(job.submission)
+    if current is None or not lifecycle.owns(current, job.nonce, job.claim):
+        facts = _facts(unit, job.submission, job.claim)
+        _save(unit, facts, Change(facts=lifecycle.step_back(facts, delivery, job.claim, unit.now)))
+        return False, None
+    earlier = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
+    if earlier is None or earlier.state is StepState.CLAIMED:
+        unit.put(replace(step, claimed_at=unit.now))
+        unit.put(replace(current, unsettled=True))
+    return True, earlier
+
+
+def _flush(
+    unit: Unit,
+    advanced: Sequence[str],
+    chunks: Sequence[Chunk],
+    steps: Sequence[StepRecord],
+    calm: Sequence[Job],
+) -> None:
+    for submission in advanced:
+        facts = _facts(unit, submission, None)
+        _save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
+    for step in steps:
+        stored = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
+        if stored is not None and stored.nonce == step.nonce:
+            _settle(unit, step.scope, [step])
+    for job in calm:
+        current = unit.job(job.submission)
+        open_steps = any(s.state is StepState.CLAIMED for s in unit.steps(job.identity))
+        if current is not None and lifecycle.owns(current, job.nonce, job.claim) and not open_steps:
+            unit.put(replace(current, unsettled=False))
+    for chunk in chunks:
+        unit.put(chunk)
+
+
+def _settle(unit: Unit, scope: str, steps: Iterable[StepRecord]) -> None:
+    for step in steps:
+        if step.state is StepState.SETTLED:
+            unit.put(step)
+        else:
+            # Its function ended with an error that tells that nothing happened.
+            unit.drop(step)

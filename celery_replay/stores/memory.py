@@ -1,0 +1,209 @@
+"""A store in this process's memory: for tests, and for pools that do not fork."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from .. import clock
+from ..clock import Micros
+from ..records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
+from ..states import RowStatus
+from .base import Reader, Record, Store, Unit
+
+_ABSENT = object()
+
+
+class MemoryStore(Store):
+    """Keeps everything in dictionaries under one lock.
+
+    Args:
+        now: the store's clock; a test may give its own.
+    """
+
+    shared: ClassVar[bool] = False
+
+    def __init__(self, now: Callable[[], Micros] = clock.wall) -> None:
+        self._now = now
+        self._lock = threading.RLock()
+        self._tables = _Tables()
+
+    @contextmanager
+    def _unit(self) -> Iterator[Unit]:
+        with self._lock:
+            unit = _MemoryUnit(self._tables, self._now())
+            try:
+                yield unit
+            except BaseException:
+                unit.undo()
+                raise
+
+    @contextmanager
+    def _read(self) -> Iterator[Reader]:
+        with self._lock:
+            yield _MemoryReader(self._tables)
+
+    def close_connections(self) -> None:
+        """Do nothing: there are none."""
+
+
+class _Tables:
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.claims: dict[str, str] = {}
+        self.rows: dict[str, Row] = {}
+        self.letters: dict[str, Letter] = {}
+        self.attempts: dict[str, AttemptRecord] = {}
+        self.steps: dict[tuple[str, str], StepRecord] = {}
+        self.chunks: dict[tuple[str, int], Chunk] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.leads: dict[str, tuple[str, Micros]] = {}
+
+
+class _MemoryUnit(Unit):
+    def __init__(self, tables: _Tables, now: Micros) -> None:
+        self.now = now
+        self._tables = tables
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def undo(self) -> None:
+        for table, key, old in reversed(self._undo):
+            if old is _ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = old
+
+    def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self._undo.append((table, key, table.get(key, _ABSENT)))
+        if value is _ABSENT:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    def job(self, submission: str) -> Job | None:
+        return self._tables.jobs.get(submission)
+
+    def holder(self, claim: str) -> Job | None:
+        return self._tables.jobs.get(self._tables.claims.get(claim, ""))
+
+    def row(self, submission: str) -> Row | None:
+        return self._tables.rows.get(submission)
+
+    def letter(self, submission: str) -> Letter | None:
+        return self._tables.letters.get(submission)
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        return [step for step in self._tables.steps.values() if step.scope == scope]
+
+    def put(self, record: Record) -> None:
+        tables = self._tables
+        match record:
+            case Job():
+                self._put_job(record)
+            case Row():
+                self._set(tables.rows, record.submission, record)
+            case Letter():
+                self._set(tables.letters, record.submission, record)
+            case AttemptRecord():
+                self._set(tables.attempts, record.nonce, record)
+            case StepRecord():
+                self._set(tables.steps, (record.scope, record.key), record)
+            case Chunk():
+                self._set(tables.chunks, (record.nonce, record.first), record)
+                for reference, body in record.blobs:
+                    self._set(tables.blobs, reference, body)
+
+    def _put_job(self, job: Job) -> None:
+        claims = self._tables.claims
+        before = self._tables.jobs.get(job.submission)
+        if before is not None and before.claim and before.claim != job.claim:
+            self._set(claims, before.claim, _ABSENT)
+        if job.claim:
+            assert claims.get(job.claim, job.submission) == job.submission, "two owners of one key"
+            self._set(claims, job.claim, job.submission)
+        self._set(self._tables.jobs, job.submission, job)
+
+    def drop(self, record: Row | StepRecord) -> None:
+        if isinstance(record, Row):
+            self._set(self._tables.rows, record.submission, _ABSENT)
+        else:
+            self._set(self._tables.steps, (record.scope, record.key), _ABSENT)
+
+    def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
+        behind = [r for r in self._tables.rows.values() if r.subject == subject and r.status in statuses]
+        return sorted(behind, key=lambda row: row.parked_at)[:limit]
+
+    def rows_due(self, limit: int) -> Sequence[Row]:
+        due = [row for row in self._tables.rows.values() if row.wake_at <= self.now]
+        return sorted(due, key=lambda row: (row.wake_at, row.parked_at))[:limit]
+
+    def reapable(self, limit: int) -> Sequence[Job]:
+        due = [
+            job
+            for job in self._tables.jobs.values()
+            if job.reap_at is not None and job.reap_at <= self.now and job.submission not in self._tables.rows
+        ]
+        return sorted(due, key=lambda job: job.reap_at or 0)[:limit]
+
+    def lead(self, name: str, nonce: str, until: Micros) -> bool:
+        holder, lease = self._tables.leads.get(name, (nonce, 0))
+        if holder != nonce and lease > self.now:
+            return False
+        self._set(self._tables.leads, name, (nonce, until))
+        return True
+
+    def prune(self, limit: int) -> int:
+        tables = self._tables
+        old = [job for job in tables.jobs.values() if self._forgettable(job)][:limit]
+        for job in old:
+            self._set(tables.jobs, job.submission, _ABSENT)
+            if job.claim:
+                self._set(tables.claims, job.claim, _ABSENT)
+        submissions = {job.submission for job in old}
+        traces = {job.trace_id for job in old}
+        scopes = {job.identity for job in old}
+        self._drop_all(tables.attempts, lambda attempt: attempt.submission in submissions)
+        self._drop_all(tables.letters, lambda letter: letter.submission in submissions)
+        self._drop_all(tables.chunks, lambda chunk: chunk.trace_id in traces)
+        self._drop_all(tables.steps, lambda step: step.scope in scopes)
+        return len(old)
+
+    def _forgettable(self, job: Job) -> bool:
+        past = job.keep_until is not None and job.keep_until <= self.now
+        return past and job.status.ended and not job.letter and job.submission not in self._tables.rows
+
+    def _drop_all(self, table: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
+        for key in [key for key, record in table.items() if gone(record)]:
+            self._set(table, key, _ABSENT)
+
+
+class _MemoryReader(Reader):
+    def __init__(self, tables: _Tables) -> None:
+        self._tables = tables
+
+    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]:
+        found = [
+            job
+            for job in self._tables.jobs.values()
+            if all(getattr(job, name) == value for name, value in wanted.items())
+        ]
+        return sorted(found, key=lambda job: job.started_at, reverse=True)[:limit]
+
+    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
+        found = [a for a in self._tables.attempts.values() if a.submission == submission]
+        return sorted(found, key=lambda attempt: attempt.started_at)
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        return [chunk for chunk in self._tables.chunks.values() if chunk.trace_id == trace_id]
+
+    def blob(self, reference: str) -> bytes | None:
+        return self._tables.blobs.get(reference)
+
+    def rows(self, limit: int) -> Sequence[Row]:
+        return sorted(self._tables.rows.values(), key=lambda row: row.parked_at)[:limit]
+
+    def letters(self, limit: int) -> Sequence[Letter]:
+        newest = sorted(self._tables.letters.values(), key=lambda letter: letter.last_failed, reverse=True)
+        return newest[:limit]

@@ -1,0 +1,59 @@
+"""What guards an effect where it happens: the target's own transaction. Adapters live with the target's library."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from .exceptions import ConfigurationError
+
+
+class Marker(Protocol):
+    """The record of an effect in the effect's own transaction."""
+
+    done: bool
+    """An earlier attempt committed the effect."""
+    result: str | None
+    """Its return value as JSON."""
+
+    def complete(self, result: str | None) -> None:
+        """Keep the return value; it commits with the effect."""
+
+
+class Watch(Protocol):
+    """Notices transactions that were rolled back without an error."""
+
+    seen: bool
+
+
+class Target(Protocol):
+    """A database that effects are written to."""
+
+    def fenced(self, using: str, name: str, token: int) -> AbstractContextManager[None]:
+        """Begin a transaction that a newer owner's token refuses.
+
+        Raises:
+            FenceRefused: the target has seen a newer token.
+        """
+
+    def marked(self, using: str, identity: str, nonce: str) -> AbstractContextManager[Marker]:
+        """Begin a transaction with a unique marker row as its first statement.
+
+        Raises:
+            RolledBack: the transaction was marked for rollback while the body went on.
+        """
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Watch this thread's transactions."""
+
+
+def target_of(task: Any) -> Target:
+    """Return the adapter that a task's base class names in `replay_target`."""
+    target = getattr(task, "replay_target", None)
+    if target is None:
+        raise ConfigurationError(
+            f"task {task.name}: `atomic` and `fenced` need a database adapter; "
+            'in a Django project use task_cls="django_celery_replay:ReplayTask"'
+        )
+    result: Target = target
+    return result

@@ -1,0 +1,171 @@
+"""Traces: events of an attempt, buffered, packed in chunks, read back as a timeline."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from .clock import Micros, wall
+from .records import Chunk, Event
+from .redaction import redact
+from .serialization import pack, safe_text, unpack
+
+INLINE_LIMIT = 1024
+"""Bytes of JSON that an event attribute may have; larger values go to a blob."""
+BUFFER_LIMIT = 10_000
+"""Events that an attempt may hold while the store is away; later ones are counted, not kept."""
+
+_FORMAT = 1
+_OPTIONAL = ("step", "resource_version", "input_ref", "output_ref")
+
+
+class Recorder:
+    """Collects one attempt's events; thread-safe, never raises for what it is given.
+
+    Args:
+        about: what is the same for all of the attempt's events; said once per chunk.
+    """
+
+    def __init__(self, trace_id: str, nonce: str, about: Mapping[str, Any]) -> None:
+        self.trace_id = trace_id
+        self.nonce = nonce
+        self.about = dict(about)
+        self._lock = threading.Lock()
+        self._events: list[list[Any]] = []
+        self._blobs: list[tuple[str, bytes]] = []
+        self._sequence = 0
+        self._start = 0
+        self.dropped = 0
+
+    def record(
+        self,
+        name: str,
+        *,
+        at: Micros | None = None,
+        domain: bool = False,
+        status: str = "success",
+        side_effect: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+        **fields: str | None,
+    ) -> None:
+        """Add an event.
+
+        Args:
+            fields: step, resource_version, input_ref, output_ref.
+        """
+        flags = domain | side_effect << 1
+        shown = self._inline(attributes) if attributes else None
+        extra = {key: fields[key] for key in _OPTIONAL if fields.get(key) is not None} if fields else None
+        with self._lock:
+            if len(self._events) >= BUFFER_LIMIT:
+                self.dropped += 1
+                return
+            self._sequence += 1
+            self._events.append([self._sequence, name, at or wall(), flags, status, shown, extra])
+
+    def _inline(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for key, value in attributes.items():
+            if value is None or isinstance(value, (int, float)):
+                shown[safe_text(key, 100)] = value
+                continue
+            value = redact(value, str(key))
+            try:
+                size = len(value) if isinstance(value, str) else len(json.dumps(value, default=safe_text))
+            except (TypeError, ValueError, RecursionError):
+                value = safe_text(value, INLINE_LIMIT)
+                size = len(value)
+            shown[safe_text(key, 100)] = self._offload(value) if size > INLINE_LIMIT else value
+        return shown
+
+    def _offload(self, value: Any) -> dict[str, Any]:
+        body = pack(value)
+        reference = hashlib.blake2b(body, digest_size=16).hexdigest()
+        with self._lock:
+            self._blobs.append((reference, body))
+        return {"blob": reference, "bytes": len(body)}
+
+    def take(self) -> list[Chunk]:
+        """Hand over what was recorded since the last call: one chunk, or none."""
+        with self._lock:
+            events, self._events = self._events, []
+            blobs, self._blobs = self._blobs, []
+            dropped, self.dropped = self.dropped, 0
+        if not events:
+            return []
+        base = events[0][2]
+        lean = [[e[0], e[1], e[2] - base, *e[3:]] for e in events]
+        for event in lean:
+            while event[-1] is None:
+                event.pop()
+        data = {"v": _FORMAT, "at": base, "events": lean, **self.about}
+        if dropped:
+            data["dropped"] = dropped
+        return [
+            Chunk(
+                trace_id=self.trace_id,
+                nonce=self.nonce,
+                first=events[0][0],
+                count=len(events),
+                body=pack(data),
+                blobs=tuple(blobs),
+                recorded_at=base,
+            )
+        ]
+
+    def put_back(self, chunk: Chunk) -> None:
+        """Take a chunk back that could not be written, to be tried again."""
+        with self._lock:
+            self._events[:0] = _raw(unpack(chunk.body))
+            self._blobs[:0] = chunk.blobs
+
+
+def _raw(data: Mapping[str, Any]) -> list[list[Any]]:
+    raw = []
+    for event in data["events"]:
+        sequence, name, offset, *rest = event
+        padded = [*rest, *([0, "success", None, None][len(rest) :])]
+        raw.append([sequence, name, data["at"] + offset, *padded])
+    return raw
+
+
+def events_of(chunk: Chunk) -> list[Event]:
+    """Unpack a chunk's events."""
+    data = unpack(chunk.body)
+    events = []
+    for sequence, name, at, flags, status, attributes, extra in _raw(data):
+        events.append(
+            Event(
+                name=name,
+                at=at,
+                sequence=sequence,
+                domain=bool(flags & 1),
+                side_effect=bool(flags & 2),
+                status=status,
+                attributes=attributes or {},
+                trace_id=chunk.trace_id,
+                attempt=chunk.nonce,
+                job_id=data.get("job", ""),
+                worker_id=data.get("worker", ""),
+                idempotency_key=data.get("key", ""),
+                fence=data.get("fence"),
+                **(extra or {}),
+            )
+        )
+    return events
+
+
+class ChunkReader(Protocol):
+    """The part of a store that a timeline needs."""
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return the flushed events of a trace."""
+
+
+def timeline(store: ChunkReader, trace_id: str) -> list[Event]:
+    """Read a trace: the events of all attempts, in the order of their times; an attempt's own in their sequence."""
+    events = [event for chunk in store.chunks(trace_id) for event in events_of(chunk)]
+    return sorted(events, key=lambda event: (event.at, event.attempt, event.sequence))

@@ -1,0 +1,25 @@
+"""The tables: one per record, with the record's own field names.
+
+The store writes them with SQL of its own; the ORM is for reading. `Fence` and `Marker` stand apart: they live in every
+database whose transactions guard an effect.
+"""
+
+from __future__ import annotations
+
+from .guards import Fence, Marker
+from .journal import Blob, DeadLetter, TraceChunk
+from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
+
+__all__ = [
+    "Attempt",
+    "Blob",
+    "DeadLetter",
+    "Fence",
+    "Lead",
+    "Marker",
+    "ParkedJob",
+    "ProcessedJob",
+    "SchemaInfo",
+    "StepRecord",
+    "TraceChunk",
+]

@@ -1,0 +1,61 @@
+"""The same shop, orders and faults on plain Celery and on celery-replay, side by side.
+
+python -m example_project.demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from .harness.columns import COLUMNS
+from .harness.rounds import Outcome, play
+from .harness.screen import Screen, make_screen
+from .harness.verdict import complaints, rows
+
+
+def main() -> int:
+    """Run the rounds; return 1 if celery-replay did harm, or if another column shows none."""
+    options = arguments()
+    folder = Path(tempfile.mkdtemp(prefix="celery-replay-demo-"))
+    screen = make_screen()
+    try:
+        outcomes = run(options, folder, screen)
+    finally:
+        screen.close()
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    screen.table([outcome.column.name for outcome in outcomes], rows(outcomes))
+    found = [complaint for outcome in outcomes for complaint in complaints(outcome)]
+    for line in found + ([f"logs and databases: {folder}"] if options.keep else []):
+        screen.say(line)
+    return 1 if found else 0
+
+
+def run(options: argparse.Namespace, folder: Path, screen: Screen) -> list[Outcome]:
+    """Play one round for each column asked for."""
+    outcomes = []
+    for column in COLUMNS:
+        if column.name in options.columns:
+            outcomes.append(
+                play(column, folder / column.name, options.orders, options.seed, screen)
+            )
+    return outcomes
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    names = [column.name for column in COLUMNS]
+    parser = argparse.ArgumentParser(prog="python -m example_project.demo", description=__doc__)
+    parser.add_argument("columns", nargs="*", default=names, metavar="COLUMN", help=str(names))
+    parser.add_argument("--orders", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=7, help="draws the faults")
+    parser.add_argument("--keep", action="store_true", help="keep logs and databases")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

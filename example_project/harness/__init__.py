@@ -1,0 +1,1 @@
+"""What the demo is made of: processes, faults, counting, the screen."""

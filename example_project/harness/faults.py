@@ -1,0 +1,93 @@
+"""The faults of a round, the same for every column: drawn from a seed, aimed at set points."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from random import Random
+
+from .processes import Shop
+from .witness import Sighting, Witness
+
+SLOTS = 4
+"""Jobs that two workers with two children each can hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """One worker to be killed in mid-job, once a count has passed a mark."""
+
+    worker: int
+    count: str
+    """A count of `Sighting`."""
+    above: int
+    answering: int = 3
+    """So many calls must be unanswered: their effect is done, and no worker knows it yet."""
+
+    def due(self, seen: Sighting) -> bool:
+        return int(getattr(seen, self.count)) > self.above
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All faults of one round."""
+
+    double_clicks: list[int]
+    redeliveries: list[int]
+    kills: list[Kill]
+
+    @classmethod
+    def draw(cls, orders: int, seed: int) -> Plan:
+        """Draw the faults for so many orders."""
+        draw = Random(seed)
+        one, other = draw.sample([0, 1], 2)
+        return cls(
+            double_clicks=sorted(draw.sample(range(orders), orders // 5)),
+            redeliveries=sorted(draw.sample(range(orders), orders // 8)),
+            kills=[
+                Kill(worker=one, count="charged", above=orders // 8),
+                Kill(worker=other, count="charged", above=orders // 2),
+                Kill(worker=one, count="asked", above=orders // 3),
+                # Points are given inside the database: no call to wait for.
+                Kill(worker=other, count="awarded", above=orders // 20, answering=0),
+                Kill(worker=one, count="labelled", above=orders // 4),
+            ],
+        )
+
+
+class Killer:
+    """Kills workers at the moments that hurt."""
+
+    def __init__(self, shop: Shop, witness: Witness) -> None:
+        self._shop = shop
+        self._witness = witness
+        self._last = 0.0
+        self.kills = 0
+
+    def follow(self, kills: list[Kill], seen: Sighting) -> None:
+        """Do the next kill of the plan if it is due."""
+        if self.kills < len(kills) and kills[self.kills].due(seen):
+            self._strike(kills[self.kills])
+
+    def _strike(self, kill: Kill) -> None:
+        """Kill and restart the worker if it is in mid-job; else do nothing yet.
+
+        All workers are frozen for the look, so that what was seen still holds at the kill. Every
+        slot must hold a message: a worker that is just fetching one would lose it between two
+        commands of Celery's Redis transport, which no extension can mend.
+        """
+        self._signal_all(signal.SIGSTOP)
+        full = self._witness.taken_since(self._last) >= SLOTS
+        hit = full and self._witness.servers()["answering"] >= kill.answering
+        if hit:
+            self._shop.workers[kill.worker].kill()
+            self._last = time.time()
+            self.kills += 1
+        self._signal_all(signal.SIGCONT)
+        if hit:
+            self._shop.workers[kill.worker].start()
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for worker in self._shop.workers:
+            worker.send(number)

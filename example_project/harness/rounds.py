@@ -1,0 +1,77 @@
+"""One round: the same orders and the same faults on one kind of Celery."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .columns import Column
+from .faults import Killer, Plan
+from .processes import Shop, shop
+from .screen import Screen
+from .witness import Sighting, Witness
+
+SETTLE_S = 1.5
+"""Seconds without change after which a finished round is over."""
+PATIENCE_S = 5.0
+"""Seconds without change after which an unfinished round is over: nothing is coming any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a round left behind."""
+
+    column: Column
+    seen: Sighting
+    plan: Plan
+    kills: int
+    seconds: float
+
+
+def play(column: Column, folder: Path, orders: int, seed: int, screen: Screen) -> Outcome:
+    """Run the round of one column in a folder of its own."""
+    started = time.monotonic()
+    plan = Plan.draw(orders, seed)
+    with shop(folder, column.env) as running:
+        witness = Witness(running)
+        open_shop(running, witness, plan, orders, seed)
+        killer = Killer(running, witness)
+        for seen in until_quiet(witness):
+            killer.follow(plan.kills, seen)
+            screen.progress(column.name, seen, killer.kills)
+        return Outcome(
+            column=column,
+            plan=plan,
+            seen=witness.look(),
+            kills=killer.kills,
+            seconds=time.monotonic() - started,
+        )
+
+
+def open_shop(running: Shop, witness: Witness, plan: Plan, orders: int, seed: int) -> None:
+    """Make the databases, place the orders, repeat some messages, start the workers."""
+    running.manage("migrate")
+    if "Replay" in running.env["SHOP_BASE"]:
+        running.manage("migrate", "--database", "replay")
+    clicks = [str(number) for number in plan.double_clicks]
+    words = [str(orders), "--seed", str(seed), "--close-day", "--double-click", *clicks]
+    running.manage("place_orders", *words)
+    messages = witness.messages()
+    for number in plan.redeliveries:
+        witness.send_again(messages[number])
+    running.start_workers(2)
+
+
+def until_quiet(witness: Witness) -> Iterator[Sighting]:
+    """Yield what is seen, until nothing moves any more and nothing waits in the broker."""
+    last, moved = None, time.monotonic()
+    while True:
+        seen = witness.look()
+        yield seen
+        if seen != last or seen.messages:
+            last, moved = seen, time.monotonic()
+        elif time.monotonic() - moved > (SETTLE_S if seen.finished else PATIENCE_S):
+            return
+        time.sleep(0.02)

@@ -1,0 +1,116 @@
+"""What happened, as the servers, the database and the broker saw it; never our own records."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+from urllib.request import urlopen
+
+from redis import Redis
+
+from .processes import Shop
+
+ACCOUNTS = """
+SELECT c.points, SUM(o.total_cents / 100) AS due,
+       SUM(o.status = 'shipped') AS shipped, COUNT(*) AS orders
+FROM shop_customer c JOIN shop_order o ON o.customer_id = c.id GROUP BY c.id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A customer's orders and points in the business database."""
+
+    points: int
+    due: int
+    shipped: int
+    orders: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """Servers, database and broker at one moment."""
+
+    labels: dict[str, int]
+    charges: dict[str, int]
+    overcharged_cents: int
+    """Money that the gateway took for orders already charged."""
+    asked: int
+    """Calls that only asked, and changed nothing."""
+    answering: int
+    """Calls whose effect is done and whose answer is on its way."""
+    accounts: tuple[Account, ...]
+    reports: tuple[int, ...]
+    messages: int
+    """Messages in the broker, taken by a worker or not."""
+
+    @property
+    def charged(self) -> int:
+        return sum(self.charges.values())
+
+    @property
+    def labelled(self) -> int:
+        return sum(self.labels.values())
+
+    @property
+    def orders(self) -> int:
+        return sum(account.orders for account in self.accounts)
+
+    @property
+    def shipped(self) -> int:
+        return sum(account.shipped for account in self.accounts)
+
+    @property
+    def awarded(self) -> int:
+        """Customers with all the points that they are due, or more."""
+        return sum(account.points >= account.due for account in self.accounts)
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything that customers and shop are due is there."""
+        served = self.shipped == self.orders and self.awarded == len(self.accounts)
+        return served and bool(self.reports)
+
+
+class Witness:
+    """Looks at one shop from outside."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+        self._redis = Redis.from_url(shop.redis_url)
+
+    def look(self) -> Sighting:
+        accounts = tuple(Account(**row) for row in self._query(ACCOUNTS))
+        reports = self._query("SELECT charged_cents FROM shop_dayreport")
+        return Sighting(
+            **self.servers(),
+            accounts=accounts,
+            reports=tuple(row["charged_cents"] for row in reports),
+            messages=self._redis.llen("celery") + self._redis.hlen("unacked"),
+        )
+
+    def servers(self) -> dict[str, Any]:
+        with urlopen(f"{self._shop.outside_url}/stats", timeout=5) as reply:
+            stats: dict[str, Any] = json.load(reply)
+        return stats
+
+    def taken_since(self, moment: float) -> int:
+        """Count the messages that workers took since then and have not acknowledged."""
+        return int(self._redis.zcount("unacked_index", moment, "+inf"))
+
+    def messages(self) -> list[bytes]:
+        """Return the raw messages that wait in the broker, the first to be taken first."""
+        return self._redis.lrange("celery", 0, -1)[::-1]
+
+    def send_again(self, message: bytes) -> None:
+        """Deliver the same message once more, byte for byte, behind all others."""
+        self._redis.lpush("celery", message)
+
+    def _query(self, statement: str) -> list[dict[str, Any]]:
+        path = self._shop.folder / "shop.sqlite3"
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute(statement)]

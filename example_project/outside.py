@@ -1,0 +1,131 @@
+"""The world outside: a carrier and a payment gateway, in a process of their own.
+
+Not idempotent, on purpose: every POST sells another label or takes the money again. Each call
+takes effect at once and is answered a moment later; a client that dies in between never learns it.
+
+    python -m example_project.outside [port]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+ANSWER_DELAY = 0.15
+"""Seconds between the effect and the answer."""
+
+Entry = dict[str, Any]
+
+
+class World:
+    """Everything that was sold and charged."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._books: dict[str, dict[str, list[Entry]]] = {
+            "/labels": defaultdict(list),
+            "/charges": defaultdict(list),
+        }
+        self._asked = 0
+        self._answering = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            self._answering += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._answering -= 1
+
+    def add(self, book: str, entry: Entry) -> Entry:
+        with self._lock:
+            entries = self._books[book][entry["order"]]
+            entries.append(
+                {**entry, "id": f"{book.strip('/s')}-{entry['order']}-{len(entries) + 1}"}
+            )
+            return entries[-1]
+
+    def find(self, book: str, order: str) -> list[Entry]:
+        with self._lock:
+            self._asked += 1
+            return list(self._books[book].get(order, []))
+
+    def stats(self) -> dict[str, Any]:
+        """Count labels and charges per order, the money taken again, and the calls that only asked."""
+        with self._lock:
+            charges = self._books["/charges"]
+            return {
+                "labels": {order: len(sold) for order, sold in self._books["/labels"].items()},
+                "charges": {order: len(taken) for order, taken in charges.items()},
+                "overcharged_cents": sum(
+                    entry["amount"] for taken in charges.values() for entry in taken[1:]
+                ),
+                "asked": self._asked,
+                "answering": self._answering,
+            }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers JSON; `/stats` at once, the rest after the delay."""
+
+    world: World
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.world.enter()
+        self._answer_late(self.world.add(self.path, body))
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        if url.path == "/stats":
+            return self._answer(self.world.stats())
+        self.world.enter()
+        return self._answer_late(self.world.find(url.path, parse_qs(url.query)["order"][0]))
+
+    def _answer_late(self, content: Any) -> None:
+        try:
+            time.sleep(ANSWER_DELAY)
+        finally:
+            self.world.leave()
+        self._answer(content)
+
+    def _answer(self, content: Any) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    """A server whose clients may die at any time."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+def main() -> None:
+    """Serve until killed; the first line printed is the address."""
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    handler = type("WorldHandler", (Handler,), {"world": World()})
+    server = Server(("127.0.0.1", port), handler)
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

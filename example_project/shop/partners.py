@@ -1,0 +1,48 @@
+"""The carrier and the payment gateway, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from django.conf import settings
+
+
+def _call(path: str, body: dict[str, Any] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(settings.OUTSIDE_URL + path, data=data), timeout=10) as reply:
+        return json.load(reply)
+
+
+def _ask(path: str, order: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = _call(f"{path}?{urlencode({'order': order})}")
+    return found
+
+
+def buy_label(order: str) -> str:
+    """Buy a shipping label; every call buys another one."""
+    return str(_call("/labels", {"order": order})["id"])
+
+
+def find_label(order: str) -> str | None:
+    """Return a label that the carrier already sold for the order."""
+    labels = _ask("/labels", order)
+    return labels[0]["id"] if labels else None
+
+
+def charge(order: str, cents: int) -> str:
+    """Take money from the customer; every call takes it again."""
+    return str(_call("/charges", {"order": order, "amount": cents})["id"])
+
+
+def find_charge(order: str) -> str | None:
+    """Return a charge that the gateway already took for the order."""
+    charges = _ask("/charges", order)
+    return charges[0]["id"] if charges else None
+
+
+def charged_cents(order: str) -> int:
+    """Return what the gateway took for the order altogether."""
+    return sum(charge["amount"] for charge in _ask("/charges", order))

@@ -1,0 +1,43 @@
+"""Database settings from the environment: SQLite files by default, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+def databases(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the business database and, for SQLite, a second one for celery-replay.
+
+    `SHOP_DATABASE_URL=postgresql://user:password@host:port/name` puts both on PostgreSQL.
+    """
+    if url := os.environ.get("SHOP_DATABASE_URL"):
+        return {"default": postgresql(url), "replay": postgresql(url)}
+    return {"default": sqlite(folder / "shop.sqlite3"), "replay": sqlite(folder / "replay.sqlite3")}
+
+
+def sqlite(path: Path) -> dict[str, Any]:
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {
+            "timeout": 20,
+            # A deferred transaction that reads and then writes can't wait for a lock in WAL mode.
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+        },
+    }
+
+
+def postgresql(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.lstrip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": parts.hostname or "",
+        "PORT": str(parts.port or ""),
+    }

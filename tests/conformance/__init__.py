@@ -1,0 +1,1 @@
+"""What every store must do: one suite, and a simulated world around the real store."""

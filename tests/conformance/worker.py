@@ -1,0 +1,313 @@
+"""A worker process as an explicit program counter: every step is atomic, and it may die between any two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from celery_replay.admission import Admission, Ask
+from celery_replay.facts import Delivery
+from celery_replay.lifecycle import Ending
+from celery_replay.records import Failure, Job, StepRecord
+from celery_replay.states import AckMode, OnIncomplete, Outcome, StepState, Verdict
+from tests.conformance import setup
+from tests.conformance.outside import Message
+
+if TYPE_CHECKING:
+    from tests.conformance.world import World
+
+OPERATION = "shop.ship"
+STEP = "effect"
+TRACER = ("link", "store", "fstore", "count")
+RUNNING = ("verify", "claim", "apply", "end", "retried")
+OUTCOMES = {
+    "ok": Outcome.SUCCEEDED,
+    "fail": Outcome.FAILED,
+    "retry": Outcome.RETRY_SCHEDULED,
+    "replace": Outcome.SUPERSEDED,
+    "interrupt": Outcome.INTERRUPTED,
+    "requeue": Outcome.REQUEUED,
+}
+
+
+@dataclass
+class Worker:
+    """One process slot; a crash empties it and gives it another pid."""
+
+    world: World
+    name: str
+    pid: int = 1
+    at: str = "idle"
+    message: Message | None = None
+    job: Job | None = None
+    nonce: str = ""
+    doubt: bool = False
+    """An earlier attempt's effect is unsettled, and this one has not found out."""
+    stale_step: StepRecord | None = None
+    settled: list[StepRecord] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    """Canvas flags that wait for the next flush; they die with the process."""
+    ending: str = "ok"
+    """How the body will end; anything but "ok" ends before the effect where the body is one step."""
+    incomplete: bool = False
+    """OPEN said so."""
+
+    def __repr__(self) -> str:
+        return f"{self.name}@{self.at} {self.message}"
+
+    @property
+    def submission(self) -> str:
+        return self.message.submission if self.message else ""
+
+    @property
+    def generation(self) -> int:
+        return self.message.generation if self.message else 0
+
+    @property
+    def identity(self) -> str:
+        return self.world.setup.claim or self.submission
+
+    @property
+    def fence(self) -> int:
+        return self.job.fence if self.job else 0
+
+    def receive(self, message: Message, ending: str = "ok") -> None:
+        """Take a message from the queue; its last retry never retries again."""
+        self.world.broker.hand_out(message)
+        again = ending in ("retry", "replace")
+        self.ending = "ok" if again and message.generation >= self.world.setup.retries else ending
+        self.message, self.job, self.nonce, self.doubt, self.stale_step = message, None, "", False, None
+        self.settled = []
+        self.at = "ack_first" if self.world.setup.ack is AckMode.EARLY else "open"
+
+    def step(self) -> None:
+        """Do the next atomic thing."""
+        PROGRAM[self.at](self)
+
+    def die(self) -> None:
+        self.at, self.message, self.job, self.nonce = "idle", None, None, ""
+        self.flags, self.settled = [], []
+        self.pid += 1
+
+    def delivery(self) -> Delivery:
+        message = self.message
+        assert message is not None
+        return Delivery(
+            submission=message.submission,
+            operation=OPERATION,
+            generation=message.generation,
+            message=message.encoded,
+        )
+
+    def ask(self) -> Ask:
+        world = self.world
+        return Ask(
+            delivery=self.delivery(),
+            nonce=self.nonce,
+            task_id=self.submission,
+            trace_id=self.submission,
+            correlation_id=self.submission,
+            key=world.setup.claim or "",
+            claim=world.setup.claim,
+            lease_us=setup.LEASE,
+            canvas_us=setup.CANVAS,
+            keep_us=setup.KEEP,
+            redelivery_us=setup.REDELIVERY,
+            ack=world.setup.ack,
+            is_step=world.setup.whole,
+            on_incomplete=world.setup.incomplete,
+            refuse_failed=world.setup.refuse_failed,
+            poison_cap=world.setup.poison_cap,
+            worker=self.name,
+            pid=self.pid,
+        )
+
+    def close(self, outcome: Outcome) -> bool:
+        """CLOSE; tell whether it was accepted. A refusal has parked the delivery, and the wrapper ends in Ignore."""
+        world = self.world
+        failed = outcome is Outcome.FAILED
+        ending = Ending(
+            delivery=self.delivery(),
+            nonce=self.nonce,
+            claim=world.setup.claim,
+            outcome=outcome,
+            canvas=world.setup.canvas,
+            canvas_us=setup.CANVAS,
+            keep_us=setup.KEEP,
+            reserve_us=setup.RESERVE,
+            result='"done"' if outcome is Outcome.SUCCEEDED else None,
+            failure=Failure(type="ValueError", message="no") if failed else None,
+            failure_json='{"type": "ValueError"}' if failed else None,
+            unsettled=self.doubt,
+            steps=tuple(self.settled) + ((self.stale_step,) if self.stale_step and not self.doubt else ()),
+        )
+        closing, rows = world.store.close(self.job, ending)
+        world.to_publish.extend(rows)
+        if closing.accepted:
+            world.accepted(self, "CLOSE")
+        return closing.accepted
+
+    def lost(self) -> None:
+        """End in Ignore, or (a bad habit) raise, which makes Celery announce a failure."""
+        self.at = "fstore" if "lost_ignores" in self.world.setup.bad_habits else "ack"
+
+
+def _ack_first(worker: Worker) -> None:
+    assert worker.message is not None
+    worker.world.broker.ack(worker.message.tag)
+    worker.at = "open"
+
+
+def _open(worker: Worker) -> None:
+    world = worker.world
+    worker.nonce = world.mint()
+    answer = world.store.open(worker.ask())
+    world.answered(worker, answer)
+    if answer.verdict is Verdict.RUN:
+        worker.job = answer.facts.job
+        worker.doubt = worker.incomplete = answer.incomplete
+        worker.at = _first_station(worker, answer)
+    elif answer.verdict is Verdict.FIRST_RESULT:
+        worker.at = "link"
+    elif answer.verdict in (Verdict.RAISE_AGAIN, Verdict.REFUSED):
+        worker.at = "fstore"
+    else:
+        worker.at = "ack"
+
+
+def _first_station(worker: Worker, answer: Admission) -> str:
+    if answer.incomplete and worker.world.setup.incomplete is OnIncomplete.VERIFY:
+        return "verify"
+    return "apply" if worker.world.setup.whole else "claim"
+
+
+def _verify(worker: Worker) -> None:
+    """Register the fence, then look whether the effect exists."""
+    world, target = worker.world, worker.world.target
+    careless = "verify_fences" in world.setup.bad_habits
+    if not careless and not target.register(worker.identity, worker.fence):
+        worker.close(Outcome.INTERRUPTED)
+        worker.lost()
+        return
+    worker.doubt = False
+    stored = [step for step in world.store.steps(worker.identity) if step.state is StepState.CLAIMED]
+    if target.effects.get(worker.identity):
+        worker.settled = [_settled(worker)]
+        worker.ending = "ok" if world.setup.whole else worker.ending
+        worker.at = "end"
+    else:
+        worker.stale_step = stored[0] if stored else None
+        worker.at = "apply" if world.setup.whole else "claim"
+
+
+def _claim(worker: Worker) -> None:
+    assert worker.job is not None
+    if worker.ending in ("interrupt", "requeue"):
+        worker.at = "end"
+        return
+    step = StepRecord(
+        scope=worker.identity, key=STEP, name=STEP, state=StepState.CLAIMED, nonce=worker.nonce
+    )
+    ours, earlier = worker.world.store.claim_step(worker.job, step, worker.delivery())
+    if not ours:
+        worker.lost()
+        return
+    worker.stale_step = None
+    worker.world.accepted(worker, "claim")
+    if earlier is not None and earlier.state is StepState.SETTLED:
+        worker.doubt = False
+        worker.at = "end"
+    else:
+        worker.world.claimed(worker, earlier)
+        worker.at = "apply"
+
+
+def _apply(worker: Worker) -> None:
+    world = worker.world
+    if world.setup.whole and worker.ending != "ok":
+        worker.at = "end"
+    elif world.target.apply(worker.identity, worker.fence):
+        worker.doubt = False
+        worker.settled = [] if world.setup.whole else [_settled(worker)]
+        worker.at = "end"
+    else:
+        worker.close(Outcome.INTERRUPTED)
+        worker.lost()
+
+
+def _settled(worker: Worker) -> StepRecord:
+    return StepRecord(
+        scope=worker.identity, key=STEP, name=STEP, state=StepState.SETTLED, nonce=worker.nonce
+    )
+
+
+def _end(worker: Worker) -> None:
+    if worker.ending in ("retry", "replace"):
+        worker.world.broker.publish(worker.submission, worker.generation + 1)
+        worker.at = "retried"
+        return
+    outcome = OUTCOMES[worker.ending]
+    if not worker.close(outcome):
+        worker.lost()
+    elif outcome is Outcome.SUCCEEDED:
+        worker.at = "link" if worker.world.setup.canvas else "store"
+    elif outcome is Outcome.FAILED:
+        worker.at = "fstore"
+    else:
+        worker.at = "give_back"
+
+
+def _retried(worker: Worker) -> None:
+    worker.close(OUTCOMES[worker.ending])
+    worker.at = "ack"
+
+
+def _give_back(worker: Worker) -> None:
+    """Reject with requeue: the broker brings a late-acknowledged message again."""
+    assert worker.message is not None
+    if worker.message.tag in worker.world.broker.unacked:
+        worker.world.broker.restore(worker.message.tag)
+    worker.at = "idle"
+
+
+def _link(worker: Worker) -> None:
+    by_delivery = "lineage" in worker.world.setup.bad_habits
+    child = f"{worker.submission}.{worker.generation}" if by_delivery else worker.submission
+    worker.world.backend.publish_callback(worker.submission, child)
+    worker.at = "store"
+
+
+def _store(worker: Worker) -> None:
+    worker.world.backend.results[worker.submission] = "FAILURE" if worker.at == "fstore" else "SUCCESS"
+    worker.at = "count"
+
+
+def _count(worker: Worker) -> None:
+    if worker.world.setup.canvas:
+        worker.world.backend.count_part(worker.submission)
+    worker.flags.append(worker.submission)
+    worker.at = "ack"
+
+
+def _ack(worker: Worker) -> None:
+    assert worker.message is not None
+    worker.world.broker.ack(worker.message.tag)
+    worker.at = "idle"
+
+
+PROGRAM: dict[str, Callable[[Worker], None]] = {
+    "ack_first": _ack_first,
+    "open": _open,
+    "verify": _verify,
+    "claim": _claim,
+    "apply": _apply,
+    "end": _end,
+    "retried": _retried,
+    "give_back": _give_back,
+    "link": _link,
+    "store": _store,
+    "fstore": _store,
+    "count": _count,
+    "ack": _ack,
+}

@@ -1,0 +1,1 @@
+"""Real servers, workers and effects for the tests; nothing here is shipped."""

@@ -1,0 +1,24 @@
+"""Database addresses as Django writes them."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+ENGINES = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite3"}
+
+
+def django_database(url: str) -> dict[str, object]:
+    """Return the entry of `DATABASES` for a URL such as `postgresql://user@host:5432/name` or `sqlite:///file`.
+
+    Raises:
+        KeyError: no engine is known for the scheme.
+    """
+    parts = urlsplit(url)
+    entry: dict[str, object] = {
+        "ENGINE": f"django.db.backends.{ENGINES[parts.scheme]}",
+        "NAME": unquote(parts.path[1:]),
+    }
+    if parts.hostname:
+        entry |= {"HOST": parts.hostname, "PORT": parts.port or "", "USER": unquote(parts.username or "")}
+        entry["PASSWORD"] = unquote(parts.password or "")
+    return entry
