@@ -71,9 +71,7 @@ class Runtime:
         return found
 
     def forget(self) -> None:
-        """Let go of what must not be shared with a parent process."""
-        if self._store is not None:
-            self._store.close_connections()
+        """Let go of what must not be shared with a parent process. Stores see to their connections themselves."""
         self.pid = os.getpid()
         self.heartbeat = Heartbeat(lambda: self.store, self.settings.flush_interval)
         self._opening = threading.Lock()

@@ -37,13 +37,11 @@ def main() -> int:
 
 def run(options: argparse.Namespace, folder: Path, screen: Screen) -> list[Outcome]:
     """Play one round for each column asked for."""
-    outcomes = []
-    for column in COLUMNS:
-        if column.name in options.columns:
-            outcomes.append(
-                play(column, folder / column.name, options.orders, options.seed, screen)
-            )
-    return outcomes
+    return [
+        play(column, folder / column.name, options.orders, options.seed, screen)
+        for column in COLUMNS
+        if column.name in options.columns
+    ]
 
 
 def arguments() -> argparse.Namespace:

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-ANSWER_DELAY = 0.15
+ANSWER_DELAY = 0.2
 """Seconds between the effect and the answer."""
 
 Entry = dict[str, Any]
@@ -46,9 +46,7 @@ class World:
     def add(self, book: str, entry: Entry) -> Entry:
         with self._lock:
             entries = self._books[book][entry["order"]]
-            entries.append(
-                {**entry, "id": f"{book.strip('/s')}-{entry['order']}-{len(entries) + 1}"}
-            )
+            entries.append({**entry, "id": f"{book.strip('/s')}-{entry['order']}-{len(entries) + 1}"})
             return entries[-1]
 
     def find(self, book: str, order: str) -> list[Entry]:
@@ -57,15 +55,13 @@ class World:
             return list(self._books[book].get(order, []))
 
     def stats(self) -> dict[str, Any]:
-        """Count labels and charges per order, the money taken again, and the calls that only asked."""
+        """Count labels and charges per order, money taken again, calls that only asked."""
         with self._lock:
             charges = self._books["/charges"]
             return {
                 "labels": {order: len(sold) for order, sold in self._books["/labels"].items()},
                 "charges": {order: len(taken) for order, taken in charges.items()},
-                "overcharged_cents": sum(
-                    entry["amount"] for taken in charges.values() for entry in taken[1:]
-                ),
+                "overcharged_cents": sum(entry["amount"] for taken in charges.values() for entry in taken[1:]),
                 "asked": self._asked,
                 "answering": self._answering,
             }
@@ -103,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         pass
 
 

@@ -158,9 +158,7 @@ def test_a_refusal_keeps_the_effect_away_unless_it_comes_after(counting_server: 
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
-def test_a_worker_of_each_pool_runs_a_task(
-    pool: str, app: Celery, workers: Workers, clean_redis_url: str
-) -> None:
+def test_a_worker_of_each_pool_runs_a_task(pool: str, app: Celery, workers: Workers, clean_redis_url: str) -> None:
     workers.start(APP, pool=pool, broker_url=clean_redis_url, result_backend=clean_redis_url)
     result = app.send_task(plain_app.add.name, (2, 3))
     assert result.get(timeout=RESULT_TIMEOUT_S) == 5
@@ -203,9 +201,7 @@ def test_orphans_of_a_killed_parent_are_reached(workers: Workers, clean_redis_ur
     wait_until(lambda: not psutil.pid_exists(child), 5, "orphan gone")
 
 
-def test_a_paused_worker_runs_nothing_until_it_is_resumed(
-    app: Celery, workers: Workers, clean_redis_url: str
-) -> None:
+def test_a_paused_worker_runs_nothing_until_it_is_resumed(app: Celery, workers: Workers, clean_redis_url: str) -> None:
     worker = workers.start(APP, broker_url=clean_redis_url, result_backend=clean_redis_url)
     worker.pause()
     result = app.send_task(plain_app.add.name, (1, 1))

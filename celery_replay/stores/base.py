@@ -80,6 +80,18 @@ class Unit(ABC):
     def prune(self, limit: int) -> int:
         """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
 
+    def advance(self, submissions: Sequence[str]) -> Sequence[str]:
+        """Note, in one go, that the canvases of jobs that ended were sent on; return those to look at one by one.
+
+        For backends where a look costs a round trip: every finished job comes by here.
+        """
+        return submissions
+
+    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Insert many events."""
+        for chunk in chunks:
+            self.put(chunk)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pulse:
@@ -420,7 +432,7 @@ def _flush(
     steps: Sequence[StepRecord],
     calm: Sequence[Job],
 ) -> None:
-    for submission in advanced:
+    for submission in unit.advance(advanced):
         facts = _facts(unit, submission, None)
         _save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
     for step in steps:
@@ -432,8 +444,7 @@ def _flush(
         open_steps = any(s.state is StepState.CLAIMED for s in unit.steps(job.identity))
         if current is not None and lifecycle.owns(current, job.nonce, job.claim) and not open_steps:
             unit.put(replace(current, unsettled=False))
-    for chunk in chunks:
-        unit.put(chunk)
+    unit.put_chunks(chunks)
 
 
 def _settle(unit: Unit, scope: str, steps: Iterable[StepRecord]) -> None:

@@ -34,8 +34,10 @@ def restored(text: str) -> str:
 
 def token(text: str, limit: int = 255) -> str:
     """Return `stored` text for an indexed column: too long a one is cut, and told from others by its digest."""
-    text = stored(text)
-    if len(text) <= limit:
-        return text
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{text[: limit - 33]}~{digest}"
+    kept = stored(text)
+    if len(kept) <= limit:
+        return kept
+    digest = hashlib.blake2b(kept.encode(), digest_size=16).hexdigest()
+    # What was escaped can't be cut anywhere and still be read back.
+    start = kept[: limit - 33] if kept is text else ""
+    return f"{start}~{digest}"

@@ -22,8 +22,8 @@ class Kill:
     count: str
     """A count of `Sighting`."""
     above: int
-    answering: int = 3
-    """So many calls must be unanswered: their effect is done, and no worker knows it yet."""
+    calling: bool = True
+    """Wait until every slot has a call unanswered: its effect is done, and no worker knows it yet."""
 
     def due(self, seen: Sighting) -> bool:
         return int(getattr(seen, self.count)) > self.above
@@ -50,7 +50,7 @@ class Plan:
                 Kill(worker=other, count="charged", above=orders // 2),
                 Kill(worker=one, count="asked", above=orders // 3),
                 # Points are given inside the database: no call to wait for.
-                Kill(worker=other, count="awarded", above=orders // 20, answering=0),
+                Kill(worker=other, count="awarded", above=orders // 20, calling=False),
                 Kill(worker=one, count="labelled", above=orders // 4),
             ],
         )
@@ -59,9 +59,10 @@ class Plan:
 class Killer:
     """Kills workers at the moments that hurt."""
 
-    def __init__(self, shop: Shop, witness: Witness) -> None:
+    def __init__(self, shop: Shop, witness: Witness, *, acks_late: bool) -> None:
         self._shop = shop
         self._witness = witness
+        self._acks_late = acks_late
         self._last = 0.0
         self.kills = 0
 
@@ -73,13 +74,10 @@ class Killer:
     def _strike(self, kill: Kill) -> None:
         """Kill and restart the worker if it is in mid-job; else do nothing yet.
 
-        All workers are frozen for the look, so that what was seen still holds at the kill. Every
-        slot must hold a message: a worker that is just fetching one would lose it between two
-        commands of Celery's Redis transport, which no extension can mend.
+        All workers are frozen for the look, so that what was seen still holds at the kill.
         """
         self._signal_all(signal.SIGSTOP)
-        full = self._witness.taken_since(self._last) >= SLOTS
-        hit = full and self._witness.servers()["answering"] >= kill.answering
+        hit = self._all_calling() if kill.calling else self._all_busy()
         if hit:
             self._shop.workers[kill.worker].kill()
             self._last = time.time()
@@ -87,6 +85,15 @@ class Killer:
         self._signal_all(signal.SIGCONT)
         if hit:
             self._shop.workers[kill.worker].start()
+
+    def _all_calling(self) -> bool:
+        return int(self._witness.servers()["answering"]) >= SLOTS
+
+    def _all_busy(self) -> bool:
+        # Celery's Redis transport fetches a message with one command and notes it down with
+        # another; a worker that dies in between loses it, and nothing on top can mend that.
+        # A worker whose slots are full does not fetch, if it acknowledges late.
+        return not self._acks_late or self._witness.taken_since(self._last) >= SLOTS
 
     def _signal_all(self, number: signal.Signals) -> None:
         for worker in self._shop.workers:

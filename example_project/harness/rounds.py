@@ -37,7 +37,7 @@ def play(column: Column, folder: Path, orders: int, seed: int, screen: Screen) -
     with shop(folder, column.env) as running:
         witness = Witness(running)
         open_shop(running, witness, plan, orders, seed)
-        killer = Killer(running, witness)
+        killer = Killer(running, witness, acks_late=column.acks_late)
         for seen in until_quiet(witness):
             killer.follow(plan.kills, seen)
             screen.progress(column.name, seen, killer.kills)

@@ -52,8 +52,7 @@ def rows(outcomes: list[Outcome]) -> list[tuple[str, list[str]]]:
     seen = [outcome.seen for outcome in outcomes]
     counted = [harms(sighting) for sighting in seen]
     lines = [
-        (per_column[0].label, [mark(harm.count) for harm in per_column])
-        for per_column in zip(*counted, strict=True)
+        (per_column[0].label, [mark(harm.count) for harm in per_column]) for per_column in zip(*counted, strict=True)
     ]
     return [
         ("orders", [str(sighting.orders) for sighting in seen]),

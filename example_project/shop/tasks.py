@@ -47,11 +47,7 @@ def finish_shipment(order_id: int) -> str | None:
     return order.mark_shipped(label) if label else None
 
 
-@shared_task(
-    **replay_options(
-        idempotency_key="charge:{order_id}", on_incomplete="verify", verify=finish_charge
-    )
-)
+@shared_task(**replay_options(idempotency_key="charge:{order_id}", on_incomplete="verify", verify=finish_charge))
 def charge_order(order_id: int) -> str:
     """Take the money for an order."""
     if payment := Payment.objects.filter(order=order_id).first():
@@ -81,11 +77,7 @@ def points_for(order: Order) -> int:
     return order.total_cents // 100
 
 
-@shared_task(
-    **replay_options(
-        idempotency_key="ship:{order_id}", on_incomplete="verify", verify=finish_shipment
-    )
-)
+@shared_task(**replay_options(idempotency_key="ship:{order_id}", on_incomplete="verify", verify=finish_shipment))
 def ship_order(order_id: int) -> str:
     """Buy a label for an order and mark it as shipped."""
     if shipment := Shipment.objects.filter(order=order_id).first():

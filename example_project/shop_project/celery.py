@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 
 task_base = os.environ.get("SHOP_BASE", "django_celery_replay:ReplayTask")
-uses_replay = task_base.startswith("django_celery_replay")
+uses_replay = task_base.endswith("ReplayTask")
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.shop_project.settings")
 

@@ -59,9 +59,7 @@ class CountingServer:
         self._http.server_close()
         self._thread.join()
 
-    def requests(
-        self, method: str | None = None, path: str | None = None, reference: str | None = None
-    ) -> int:
+    def requests(self, method: str | None = None, path: str | None = None, reference: str | None = None) -> int:
         """Count the requests that match, whatever came of them."""
         wanted = (method, path, reference)
         with self._lock:

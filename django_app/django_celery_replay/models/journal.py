@@ -49,7 +49,7 @@ class DeadLetter(models.Model):
     task_id = TokenField(max_length=255)
     trace_id = TokenField(max_length=255)
     correlation_id = TokenField(max_length=255)
-    key = TokenField(max_length=255)
+    key = TokenField(max_length=500)
     generation = models.IntegerField()
     state = TokenField(max_length=32)
     reason = TokenField(max_length=32)

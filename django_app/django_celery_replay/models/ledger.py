@@ -16,7 +16,7 @@ class ProcessedJob(models.Model):
     trace_id = TokenField(max_length=255)
     correlation_id = TokenField(max_length=255)
     causation_id = TokenField(max_length=255, null=True)
-    key = TokenField(max_length=255)
+    key = TokenField(max_length=500)
     claim = TokenField(max_length=255, null=True, unique=True)
     fingerprint = TokenField(max_length=255, null=True)
     generation = models.IntegerField()

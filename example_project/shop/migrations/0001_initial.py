@@ -15,9 +15,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("name", models.CharField(max_length=80, unique=True)),
                 ("points", models.PositiveIntegerField(default=0)),
@@ -28,9 +26,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("day", models.DateField()),
                 ("charged_cents", models.PositiveIntegerField()),
@@ -41,9 +37,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("number", models.CharField(max_length=20, unique=True)),
                 (
@@ -70,16 +64,12 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("reference", models.CharField(max_length=40)),
                 (
                     "order",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.CASCADE, to="shop.order"
-                    ),
+                    models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, to="shop.order"),
                 ),
             ],
         ),
@@ -88,16 +78,12 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("label", models.CharField(max_length=40)),
                 (
                     "order",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.CASCADE, to="shop.order"
-                    ),
+                    models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, to="shop.order"),
                 ),
             ],
         ),

@@ -1,0 +1,74 @@
+"""A trace as a timeline: in colour for people, plain where it is piped, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TextIO
+
+from ..clock import SECOND, Micros, as_datetime
+from ..records import AttemptRecord, Event, Job
+from ..stores.base import Store
+from ..trace import timeline
+
+_HIDDEN = frozenset({"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries"})
+_COLOURS = {"fail": "31", "skipped": "33", "domain": "36", "good": "32", "dim": "2"}
+
+
+def show(store: Store, job: Job, *, as_json: bool = False, out: TextIO | None = None) -> None:
+    """Print a job's trace."""
+    out = out or sys.stdout
+    events = timeline(store, job.trace_id)
+    if as_json:
+        for event in events:
+            out.write(json.dumps(asdict(event)) + "\n")
+        return
+    for line in draw(job, events, store.attempts(job.submission), colour=out.isatty()):
+        out.write(line + "\n")
+
+
+def draw(
+    job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord] = (), *, colour: bool = False
+) -> Iterable[str]:
+    """Draw a trace line by line: time since the first event, attempt, what happened."""
+    key = f"  key {job.key}" if job.key else ""
+    yield _paint(f"{job.operation}  {job.task_id}", "1", colour) + f"  {job.status}{key}"
+    numbers: dict[str, int] = {}
+    start: Micros | None = None
+    for event in events:
+        start = event.at if start is None else start
+        number = numbers.setdefault(event.attempt, len(numbers) + 1)
+        yield _line(event, number, start, colour)
+    ended = {attempt.nonce: attempt for attempt in attempts}
+    for nonce, number in numbers.items():
+        attempt = ended.get(nonce)
+        if attempt is not None and attempt.note:
+            at = as_datetime(attempt.ended_at).strftime("%H:%M:%S")
+            yield f"{'':>11}  #{number}  " + _paint(f"✗ {attempt.outcome}: {attempt.note} at {at}", "31", colour)
+
+
+def _line(event: Event, number: int, start: Micros, colour: bool) -> str:
+    mark, tone = _mark(event)
+    name = f"{event.step}: {event.name}" if event.step else event.name
+    shown = {key: value for key, value in event.attributes.items() if key not in _HIDDEN and value not in (None, "")}
+    details = "  ".join(f"{key}={value}" for key, value in shown.items())
+    offset = f"+{(event.at - start) / SECOND:9.3f}s"
+    return f"{offset}  #{number}  " + _paint(f"{mark} {name}", tone, colour) + (f"  {details}" if details else "")
+
+
+def _mark(event: Event) -> tuple[str, str]:
+    if event.status == "fail":
+        return "✗", _COLOURS["fail"]
+    if event.status == "skipped":
+        return "↷", _COLOURS["skipped"]
+    if event.domain:
+        return "◆", _COLOURS["domain"]
+    if event.side_effect:
+        return "⇢", _COLOURS["good"]
+    return ("✓", _COLOURS["good"]) if event.name == "succeeded" else ("·", _COLOURS["dim"])
+
+
+def _paint(text: str, tone: str, colour: bool) -> str:
+    return f"\x1b[{tone}m{text}\x1b[0m" if colour else text

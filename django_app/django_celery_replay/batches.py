@@ -1,0 +1,68 @@
+"""Changes to many records at once, in batches that hold few locks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery_replay.clock import Micros
+from celery_replay.states import Outcome
+
+from .connections import Link
+from .statements import Statements
+from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS
+
+_ENDED = tuple(sorted(outcome.value for outcome in Outcome if outcome.ended))
+
+
+def advance(link: Link, statements: Statements, submissions: list[str]) -> list[str]:
+    """Note that the canvases of jobs that ended were sent on; return which ones these were.
+
+    What `lifecycle.advance_canvas` does to one job, where nothing about the job has to be known but that it ended.
+    """
+    which = f"submission IN ({statements.marks(len(submissions))})"
+    ended = f"status IN ({statements.marks(len(_ENDED))})"
+    lock = statements.dialect.lock
+    found = link.rows(
+        f"SELECT submission FROM {JOBS.name} WHERE {which} AND {ended} ORDER BY submission{lock}",
+        [*submissions, *_ENDED],
+    )
+    done = [row[0] for row in found]
+    if done:
+        which = f"submission IN ({statements.marks(len(done))})"
+        link.change(f"DELETE FROM {ROWS.name} WHERE {which}", done)
+        link.change(
+            f"UPDATE {JOBS.name} SET canvas_advanced = TRUE, canvas_unknown = FALSE,"
+            f" canvas_until = NULL, reap_at = NULL WHERE {which}",
+            done,
+        )
+    return done
+
+
+def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
+    """Delete up to `limit` jobs past their retention and what hangs on them; return how many jobs went.
+
+    Jobs that somebody is busy with are left for the next batch.
+    """
+    dialect = statements.dialect
+    parked = f"SELECT 1 FROM {ROWS.name} AS parked WHERE parked.submission = job.submission"
+    found = link.rows(
+        f"SELECT submission, claim, trace_id FROM {JOBS.name} AS job"
+        f" WHERE letter = FALSE AND keep_until <= {dialect.mark}"
+        f" AND status IN ({statements.marks(len(_ENDED))}) AND NOT EXISTS ({parked})"
+        f" ORDER BY keep_until LIMIT {int(limit)}{dialect.skip_locked}",
+        [now, *_ENDED],
+    )
+    if not found:
+        return 0
+    submissions = [submission for submission, _, _ in found]
+    _delete(link, statements, STEPS.name, "scope", [claim or submission for submission, claim, _ in found])
+    _delete(link, statements, CHUNKS.name, "trace_id", list({trace for _, _, trace in found}))
+    for table in (ATTEMPTS, LETTERS, JOBS):
+        _delete(link, statements, table.name, "submission", submissions)
+    return len(found)
+
+
+def _delete(link: Link, statements: Statements, table: str, column: str, values: list[Any]) -> None:
+    for start in range(0, len(values), 500):
+        batch = values[start : start + 500]
+        link.change(f"DELETE FROM {table} WHERE {column} IN ({statements.marks(len(batch))})", batch)

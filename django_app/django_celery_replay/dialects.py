@@ -1,0 +1,170 @@
+"""Where databases differ: placeholders, transactions, clocks, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from celery_replay.clock import Micros, wall
+from celery_replay.exceptions import ConfigurationError
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from . import troubles
+from .connections import Link, private_connection
+from .troubles import Trouble
+
+LOCK_TIMEOUT_MS = 5_000
+IDLE_TIMEOUT_MS = 10_000
+
+
+class Dialect:
+    """How one kind of database is spoken to.
+
+    Args:
+        now: replaces the store's clock, in tests.
+    """
+
+    mark: ClassVar[str] = "%s"
+    """The driver's placeholder."""
+    quote: ClassVar[str] = '"'
+    lock: ClassVar[str] = " FOR UPDATE"
+    skip_locked: ClassVar[str] = " FOR UPDATE SKIP LOCKED"
+    one_statement: ClassVar[bool] = False
+    """Can one statement decide and write to several tables?"""
+
+    def __init__(self, now: Callable[[], Micros] | None = None) -> None:
+        self.now = now
+
+    def connect(self, alias: str) -> Link:
+        """Open a connection of our own."""
+        connection = private_connection(alias)
+        connection.connect()
+        return Link(connection, self.cursor(connection))
+
+    def cursor(self, connection: BaseDatabaseWrapper) -> Any:
+        """Return the driver's own cursor."""
+        return connection.connection.cursor()
+
+    def begin(self, link: Link) -> Micros:
+        """Begin a transaction; return the store's clock."""
+        raise NotImplementedError
+
+    def trouble(self, database: Any, error: Exception) -> Trouble:
+        """Tell what an error means."""
+        raise NotImplementedError
+
+    def upsert(self, key: str, columns: tuple[str, ...]) -> str:
+        """Return what makes an INSERT replace the row with its key."""
+        news = ", ".join(f"{c} = excluded.{c}" for c in map(self.name, columns) if c != self.name(key))
+        return f" ON CONFLICT ({self.name(key)}) DO UPDATE SET {news}"
+
+    def name(self, column: str) -> str:
+        """Quote a name."""
+        return f"{self.quote}{column}{self.quote}"
+
+
+class PostgreSQL(Dialect):
+    """PostgreSQL through psycopg or psycopg2."""
+
+    one_statement = True
+    clock: ClassVar[str] = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+    def __init__(self, now: Callable[[], Micros] | None = None) -> None:
+        super().__init__(now)
+        # LOCAL, because a session may be shared through a transaction-pooling proxy. A process that is stopped in
+        # the middle of a transaction must not hold its locks for ever.
+        self._begin = (
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS}; SELECT {self.clock}"
+        )
+
+    def connect(self, alias: str) -> Link:
+        """Open a connection that binds parameters on the server, which is twice as fast."""
+        from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+        connection = private_connection(alias, **({"server_side_binding": True} if is_psycopg3 else {}))
+        connection.connect()
+        self._options = {"prepare": False} if is_psycopg3 else {}
+        return Link(connection, self.cursor(connection))
+
+    def begin(self, link: Link) -> Micros:
+        """Begin, with the clock in the same round trip."""
+        cursor = link.cursor
+        cursor.execute(self._begin, **self._options)
+        while self._options and cursor.nextset():
+            pass
+        found: Micros = cursor.fetchone()[0]
+        return self.now() if self.now else found
+
+    def trouble(self, database: Any, error: Exception) -> Trouble:
+        """Tell what an error means."""
+        return troubles.postgresql(database, error)
+
+
+class SQLite(Dialect):
+    """SQLite in write-ahead mode; its clock is this machine's, as all its users are here."""
+
+    mark = "?"
+    lock = ""
+    skip_locked = ""
+
+    def connect(self, alias: str) -> Link:
+        """Open a connection on which readers do not wait for writers."""
+        link = super().connect(alias)
+        with link.connection.wrap_database_errors:
+            # Asked first: the switch needs the file for itself.
+            if link.rows("PRAGMA journal_mode") != [("wal",)]:
+                link.rows("PRAGMA journal_mode=WAL")
+        return link
+
+    def begin(self, link: Link) -> Micros:
+        """Begin with the write lock: a transaction that reads first could not wait for it later."""
+        link.cursor.execute("BEGIN IMMEDIATE")
+        return (self.now or wall)()
+
+    def trouble(self, database: Any, error: Exception) -> Trouble:
+        """Tell what an error means."""
+        return troubles.sqlite(database, error)
+
+
+class MySQL(Dialect):
+    """MariaDB and MySQL with InnoDB."""
+
+    quote = "`"
+
+    def begin(self, link: Link) -> Micros:
+        """Begin; without gap locks, which READ COMMITTED does not take."""
+        link.cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        link.cursor.execute("START TRANSACTION")
+        if self.now:
+            return self.now()
+        # SYSDATE is the time of the call, NOW that of the statement's start.
+        return int(link.rows("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")[0][0])
+
+    def upsert(self, key: str, columns: tuple[str, ...]) -> str:
+        """Return what makes an INSERT replace the row with its key."""
+        news = ", ".join(f"{c} = VALUES({c})" for c in map(self.name, columns))
+        return f" ON DUPLICATE KEY UPDATE {news}"
+
+    def trouble(self, database: Any, error: Exception) -> Trouble:
+        """Tell what an error means."""
+        return troubles.mysql(database, error)
+
+
+_DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite, "mysql": MySQL}
+
+
+def dialect_of(alias: str, now: Callable[[], Micros] | None = None) -> Dialect:
+    """Return the dialect of a database of the project.
+
+    Raises:
+        ConfigurationError: no store can be kept there.
+    """
+    if alias not in connections.settings:
+        raise ConfigurationError(f"replay_store names the database {alias!r}, which is not in DATABASES")
+    vendor = connections[alias].vendor
+    if vendor not in _DIALECTS:
+        known = ", ".join(sorted(_DIALECTS))
+        raise ConfigurationError(f"database {alias!r} is {vendor}; celery-replay's records need one of {known}")
+    return _DIALECTS[vendor](now)

@@ -1,0 +1,226 @@
+"""The store in a database of the Django project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from celery_replay import admission, lifecycle
+from celery_replay.admission import Admission, Ask
+from celery_replay.clock import Micros
+from celery_replay.exceptions import StoreError, StoreUnavailable
+from celery_replay.facts import Facts
+from celery_replay.lifecycle import Closing, Ending
+from celery_replay.records import Chunk, Job
+from celery_replay.states import StepState
+from celery_replay.stores.base import Contention, Reader, Store, Unit
+from django.db import Error, router
+
+from . import relative, schema
+from .connections import Link, Pool
+from .dialects import dialect_of
+from .models import ProcessedJob
+from .readers import SqlReader
+from .shortcuts import CLOSING, LIMIT, Shortcuts, along, step_ids
+from .statements import Statements
+from .tables import ATTEMPTS, JOBS
+from .troubles import Trouble
+from .units import SqlUnit
+
+T = TypeVar("T")
+
+
+class DjangoStore(Store):
+    """Keeps everything in one database of the project, over connections of its own.
+
+    Args:
+        alias: its name in DATABASES; by default where the routers write `ProcessedJob`.
+        connections: how many connections one process may open.
+        now: replaces the store's clock, in tests.
+    """
+
+    def __init__(self, alias: str = "", *, connections: int = 4, now: Callable[[], Micros] | None = None) -> None:
+        self._alias = alias
+        self._now = now
+        self._checked = False
+        self._pool = Pool(self._connect, connections)
+
+    @cached_property
+    def alias(self) -> str:
+        """The database in use."""
+        return self._alias or router.db_for_write(ProcessedJob)
+
+    @cached_property
+    def _dialect(self) -> Any:
+        return dialect_of(self.alias, self._now)
+
+    @cached_property
+    def _statements(self) -> Statements:
+        return Statements(self._dialect)
+
+    @cached_property
+    def _shortcuts(self) -> Shortcuts | None:
+        return Shortcuts(self._statements, self._now) if self._dialect.one_statement else None
+
+    def _connect(self) -> Link:
+        link: Link = self._dialect.connect(self.alias)
+        if not self._checked:
+            try:
+                with link.connection.wrap_database_errors:
+                    schema.check(link, self._dialect, self.alias)
+            except BaseException:
+                link.close()
+                raise
+            self._checked = True
+        return link
+
+    def close_connections(self) -> None:
+        """Close the connections that nobody uses now."""
+        self._pool.close()
+
+    @contextmanager
+    def _unit(self) -> Iterator[Unit]:
+        link, now = self._run(lambda link: (link, self._dialect.begin(link)), keep=True)
+        try:
+            yield SqlUnit(link, self._statements, now)
+            link.cursor.execute("COMMIT")
+        except Contention:
+            self._roll_back(link)
+            raise
+        except link.database.Error as error:
+            raise self._after(link, error, "during a transaction") from error
+        except BaseException:
+            # Perhaps a signal in the middle of a statement: nobody knows what state the connection is in.
+            self._pool.drop(link)
+            raise
+        self._pool.give(link)
+
+    def _after(self, link: Link, error: Exception, when: str) -> Exception:
+        """Clean up after a database error; return what to raise."""
+        match self._dialect.trouble(link.database, error):
+            case Trouble.CONTENTION:
+                self._roll_back(link)
+                return Contention(str(error))
+            case Trouble.LOST:
+                self._pool.drop(link)
+                # Everything is run again, over a new connection if one can be had.
+                return Contention(str(error))
+            case _:
+                self._roll_back(link)
+                return StoreError(f"database {self.alias!r} refused a statement {when}: {error}")
+
+    def _roll_back(self, link: Link) -> None:
+        try:
+            link.cursor.execute("ROLLBACK")
+        except Exception:
+            self._pool.drop(link)
+        else:
+            self._pool.give(link)
+
+    def _run(self, work: Callable[[Link], T], *, keep: bool = False) -> T:
+        """Do one thing over a connection; where the connection turns out to be lost, once more over a new one.
+
+        Args:
+            keep: leave the connection with whoever did the work.
+        """
+        try:
+            return self._try(work, keep, fresh=False)
+        except _Lost:
+            pass
+        try:
+            return self._try(work, keep, fresh=True)
+        except _Lost as lost:
+            raise StoreUnavailable(f"database {self.alias!r} can't be reached: {lost}") from lost.__cause__
+
+    def _try(self, work: Callable[[Link], T], keep: bool, fresh: bool) -> T:
+        link = self._take(fresh)
+        try:
+            result = work(link)
+        except link.database.Error as error:
+            trouble = self._dialect.trouble(link.database, error)
+            if keep or trouble is Trouble.LOST:
+                self._pool.drop(link)
+            else:
+                self._pool.give(link)
+            if trouble is Trouble.LOST:
+                raise _Lost(str(error)) from error
+            if trouble is Trouble.CONTENTION:
+                raise Contention(str(error)) from error
+            raise StoreError(f"database {self.alias!r} refused a statement: {error}") from error
+        except BaseException:
+            self._pool.drop(link)
+            raise
+        if not keep:
+            self._pool.give(link)
+        return result
+
+    def _take(self, fresh: bool) -> Link:
+        try:
+            return self._pool.take(fresh)
+        except Error as error:
+            raise _Lost(str(error)) from error
+
+    @contextmanager
+    def _read(self) -> Iterator[Reader]:
+        yield SqlReader(lambda sql, values: self._run(lambda link: link.rows(sql, values)), self._statements)
+
+    def _admit_new(self, ask: Ask, chunks: Sequence[Chunk]) -> Admission | None:
+        shortcuts = self._shortcuts
+        # A deadline can only be judged by the clock, which is not known yet.
+        if shortcuts is None or ask.expires_at is not None:
+            return None
+        answer = admission.admit(Facts(), ask, relative.ZERO)
+        job = answer.facts.job
+        counts, values = along(chunks)
+        if job is None or max(counts) > LIMIT:
+            return None
+        key = JOBS.encode("submission", job.submission)
+        now = self._decide(shortcuts.opening(*counts[:2]), [*shortcuts.clock(), *JOBS.row(job), key, *values])
+        if now is None:
+            return None
+        return replace(answer, facts=Facts(job=relative.placed(job, relative.OPENED, now)))
+
+    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> Closing | None:
+        shortcuts = self._shortcuts
+        if shortcuts is None or job.reserved_until is not None or job.canvas_until is not None:
+            return None
+        closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
+        closed = closing.facts.job
+        if not closing.accepted or closed is None or closing.facts.letter is not None:
+            return None
+        counts, values = along(chunks, ending.steps)
+        if max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in ending.steps):
+            return None
+        row = dict(zip(JOBS.columns, JOBS.row(closed)))
+        submission, claim = row["submission"], row["claim"]
+        parameters = [
+            *shortcuts.clock(),
+            *(row[name] for name in CLOSING),
+            *(submission, row["nonce"], claim, submission, claim or submission),
+            *step_ids(ending.steps),
+            *(value for record in closing.ended for value in ATTEMPTS.row(record)),
+            *values,
+        ]
+        now = self._decide(shortcuts.closing(*counts), parameters)
+        if now is None:
+            return None
+        return replace(
+            closing,
+            facts=Facts(job=relative.placed(closed, relative.CLOSED, now)),
+            ended=tuple(relative.placed(record, relative.ENDED, now) for record in closing.ended),
+        )
+
+    def _decide(self, sql: str, parameters: Sequence[Any]) -> Micros | None:
+        """Run a shortcut; None where it does not apply after all."""
+        try:
+            found = self._run(lambda link: link.rows(sql, parameters))
+        except Contention:
+            return None
+        return found[0][0] if found else None
+
+
+class _Lost(Exception):
+    """The connection went away."""

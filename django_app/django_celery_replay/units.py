@@ -1,0 +1,168 @@
+"""One atomic step as a database transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from celery_replay.clock import Micros
+from celery_replay.records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
+from celery_replay.states import RowStatus
+from celery_replay.stores.base import Contention, Record, Unit
+
+from .connections import Link
+from .models import Blob, Lead
+from .batches import advance, prune
+from .statements import Statements
+from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS, Table, step_id
+
+_VERSION = ("status", "revision", "generation", "wake_at")
+"""Whatever happens to a row of the parking lot changes one of these."""
+_BLOBS = Blob._meta.db_table
+_LEADS = Lead._meta.db_table
+
+
+class SqlUnit(Unit):
+    """Reads and writes within one transaction.
+
+    Jobs are locked when they are read; their letters and steps are guarded by that lock. Rows of the parking lot are
+    not: dispatchers come to them without their job, and two lock orders would deadlock. An update of a row checks
+    instead that it is as it was read.
+    """
+
+    def __init__(self, link: Link, statements: Statements, now: Micros) -> None:
+        self.now = now
+        self._link = link
+        self._sql = statements
+        self._known: dict[tuple[type, str], Any] = {}
+
+    def job(self, submission: str) -> Job | None:
+        """Read and lock a job."""
+        known = self._known.get((Job, submission))
+        return known or self._remember(self._find(JOBS, "submission", submission, self._sql.dialect.lock))
+
+    def holder(self, claim: str) -> Job | None:
+        """Read and lock the job that holds a key."""
+        lock = self._sql.dialect.lock
+        found = self._find(JOBS, "claim", claim, lock)
+        if found is None and lock:
+            # While this waited for the lock the key may have gone to another job, which the first look can't see.
+            found = self._find(JOBS, "claim", claim, lock)
+        return self._remember(found)
+
+    def row(self, submission: str) -> Row | None:
+        """Read a parked delivery."""
+        return self._remember(self._find(ROWS, "submission", submission))
+
+    def letter(self, submission: str) -> Letter | None:
+        """Read a dead letter."""
+        return self._remember(self._find(LETTERS, "submission", submission))
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Read the steps of a key or job, in the order of their claims."""
+        sql = self._sql.select(STEPS, ("scope",), " ORDER BY claimed_at, step_id")
+        return [STEPS.read(row) for row in self._link.rows(sql, [STEPS.encode("scope", scope)])]
+
+    def _find(self, table: Table[Any], column: str, value: str, tail: str = "") -> Any:
+        found = self._link.rows(self._sql.select(table, (column,), tail), [table.encode(column, value)])
+        return table.read(found[0]) if found else None
+
+    def _remember(self, record: Any) -> Any:
+        if record is not None:
+            self._known[type(record), record.submission] = record
+        return record
+
+    def put(self, record: Record) -> None:
+        """Insert a record, or update what changed of it."""
+        match record:
+            case Job():
+                self._put(JOBS, record)
+            case Row():
+                self._put(ROWS, record, _VERSION)
+            case Letter():
+                self._put(LETTERS, record)
+            case AttemptRecord():
+                self._link.change(self._sql.upsert(ATTEMPTS), ATTEMPTS.row(record))
+            case StepRecord():
+                self._link.change(self._sql.upsert(STEPS), STEPS.row(record))
+            case Chunk():
+                self.put_chunks([record])
+
+    def _put(self, table: Table[Any], record: Any, version: tuple[str, ...] = ()) -> None:
+        old = self._known.get((type(record), record.submission))
+        self._remember(record)
+        if old is None:
+            # Not an upsert: what was not there when it was looked for must not be overwritten.
+            self._link.change(self._sql.insert(table), table.row(record))
+            return
+        before, after = table.row(old), table.row(record)
+        changed = [i for i, value in enumerate(after) if value != before[i]]
+        if changed:
+            names = tuple(table.columns[i] for i in changed)
+            where = (table.key, *version)
+            values = [*(after[i] for i in changed), *(table.encode(n, getattr(old, n)) for n in where)]
+            self._one(self._sql.update(table, names, where), values)
+
+    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Insert events and their large values."""
+        self._link.many(self._sql.upsert(CHUNKS), [CHUNKS.row(chunk) for chunk in chunks])
+        sql = f"INSERT INTO {_BLOBS} (reference, body) VALUES ({self._sql.marks(2)})"
+        sql += self._sql.dialect.upsert("reference", ("reference", "body"))
+        self._link.many(sql, [blob for chunk in chunks for blob in chunk.blobs])
+
+    def drop(self, record: Row | StepRecord) -> None:
+        """Delete a record."""
+        if isinstance(record, StepRecord):
+            self._link.change(self._sql.delete(STEPS, ("step_id",)), [step_id(record)])
+            return
+        where = ("submission", *_VERSION)
+        old = self._known.pop((Row, record.submission), record)
+        self._one(self._sql.delete(ROWS, where), [ROWS.encode(name, getattr(old, name)) for name in where])
+
+    def _one(self, sql: str, values: list[Any]) -> None:
+        if self._link.change(sql, values) != 1:
+            raise Contention
+
+    def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
+        """Read parked rows that wait for a key or job."""
+        words = [status.value for status in statuses]
+        tail = f" AND status IN ({self._sql.marks(len(words))}) ORDER BY parked_at LIMIT {int(limit)}"
+        found = self._link.rows(self._sql.select(ROWS, ("subject",), tail), [ROWS.encode("subject", subject), *words])
+        return [self._remember(ROWS.read(row)) for row in found]
+
+    def rows_due(self, limit: int) -> Sequence[Row]:
+        """Read rows that are to be looked at again."""
+        mark = self._sql.dialect.mark
+        tail = f" WHERE wake_at <= {mark} ORDER BY wake_at, parked_at LIMIT {int(limit)}"
+        return [ROWS.read(row) for row in self._link.rows(self._sql.select(ROWS, (), tail), [self.now])]
+
+    def reapable(self, limit: int) -> Sequence[Job]:
+        """Read jobs of which nothing more will be heard."""
+        parked = f"SELECT 1 FROM {ROWS.name} AS parked WHERE parked.submission = {JOBS.name}.submission"
+        due = f"reap_at <= {self._sql.dialect.mark} AND NOT EXISTS ({parked})"
+        tail = f" WHERE {due} ORDER BY reap_at LIMIT {int(limit)}"
+        return [JOBS.read(row) for row in self._link.rows(self._sql.select(JOBS, (), tail), [self.now])]
+
+    def lead(self, name: str, nonce: str, until: Micros) -> bool:
+        """Take or keep a store-wide lease."""
+        mark, link = self._sql.dialect.mark, self._link
+        free = f"name = {mark} AND (nonce = {mark} OR until <= {mark})"
+        update = f"UPDATE {_LEADS} SET nonce = {mark}, until = {mark} WHERE {free}"
+        if link.change(update, [nonce, until, name, nonce, self.now]) == 1:
+            return True
+        if link.rows(f"SELECT name FROM {_LEADS} WHERE name = {mark}", [name]):
+            return False
+        link.change(f"INSERT INTO {_LEADS} (name, nonce, until) VALUES ({self._sql.marks(3)})", [name, nonce, until])
+        return True
+
+    def advance(self, submissions: Sequence[str]) -> Sequence[str]:
+        """Mark many ended jobs at once."""
+        done: set[str] = set()
+        for start in range(0, len(submissions), 500):
+            batch = [JOBS.encode("submission", s) for s in submissions[start : start + 500]]
+            done.update(advance(self._link, self._sql, batch))
+        return [s for s in submissions if JOBS.encode("submission", s) not in done]
+
+    def prune(self, limit: int) -> int:
+        """Delete old records."""
+        return prune(self._link, self._sql, self.now, limit)

@@ -1,0 +1,74 @@
+"""Django stores on any database: migrated once per process, emptied for each store."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable
+
+from celery_replay.clock import Micros
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.executor import MigrationExecutor
+from django_celery_replay.connections import private_connection
+from django_celery_replay.store import DjangoStore
+
+from tests.support.database_urls import django_database
+
+APP = "django_celery_replay"
+_migrated: set[str] = set()
+_numbers = itertools.count()
+
+
+def database_alias(url: str) -> str:
+    """Make a database known to Django, with our tables; return its alias."""
+    alias = "at_" + hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
+    if alias not in connections.settings:
+        entry = django_database(url)
+        connections.configure_settings({DEFAULT_DB_ALIAS: {}, alias: entry})
+        connections.settings[alias] = entry
+    if alias not in _migrated:
+        _migrate(alias)
+        _migrated.add(alias)
+    return alias
+
+
+def make_django_store(url: str, now: Callable[[], Micros] | None = None, *, empty: bool = True) -> DjangoStore:
+    """Return a store in the database with this URL.
+
+    Args:
+        url: such as `postgresql://user@host/name` or `sqlite:////folder/file`.
+        now: replaces the database's clock.
+        empty: delete what earlier tests left.
+    """
+    alias = database_alias(url)
+    if empty:
+        empty_tables(alias)
+    return DjangoStore(alias, now=now)
+
+
+def empty_tables(alias: str) -> None:
+    """Delete all records of celery-replay."""
+    from django.apps import apps
+
+    connection = direct_connection(alias)
+    tables = [m._meta.db_table for m in apps.get_app_config(APP).get_models() if m.__name__ != "SchemaInfo"]
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"DELETE FROM {table}")
+    connection.close()
+
+
+def direct_connection(alias: str) -> BaseDatabaseWrapper:
+    """Return a connection that pytest-django does not block; the caller closes it."""
+    connection = private_connection(alias)
+    connection.connect()
+    connection.ensure_connection = lambda: None  # type: ignore[method-assign]
+    return connection
+
+
+def _migrate(alias: str) -> None:
+    connection = direct_connection(alias)
+    executor = MigrationExecutor(connection)
+    executor.migrate(executor.loader.graph.leaf_nodes(APP))
+    connection.close()
