@@ -51,7 +51,7 @@ class Attempt:
         self.key_error: Exception | None = None
         """Why the declared key can't be computed; the attempt then fails without running the body."""
         self.key, self.fingerprint = self._identity()
-        self.claim = self.policy.claim(self.key)
+        self.claim = self._claim()
         self.generation = headers.generation_of(vars(request))
         self.worker = request.hostname or runtime.hostname
         self.job: Job | None = None
@@ -289,6 +289,8 @@ class Attempt:
 
     def _identity(self) -> tuple[str, str | None]:
         """Take the key that came with the message; compute it where none did, and compare where both exist."""
+        if self._carries_key:
+            return self.stamp.key or "", self.stamp.fingerprint
         carried = self.stamp.key
         try:
             computed, fingerprint = self.policy.identify(self.args, self.kwargs)
@@ -296,7 +298,8 @@ class Attempt:
             if carried is None:
                 self.key_error = error
             return carried or "", self.stamp.fingerprint
-        if not carried or self.policy.key is None:
+        # A replacement with a key of its own leaves the other's behind.
+        if not carried or self.policy.key is None or (self.stamp.operation and computed != carried):
             return computed, fingerprint
         if computed and computed != carried:
             logger.warning(
@@ -304,6 +307,16 @@ class Attempt:
             )
             signals.send(signals.unstable_key, sender=self.task, published=carried, computed=computed)
         return carried, self.stamp.fingerprint or fingerprint
+
+    def _claim(self) -> str | None:
+        if self._carries_key:
+            return digest(str(self.stamp.operation), self.key) if self.key else None
+        return self.policy.claim(self.key)
+
+    @property
+    def _carries_key(self) -> bool:
+        """Does the task stand in for one that it replaced, without a key of its own?"""
+        return self.stamp.operation is not None and self.policy.key is None
 
     def _record_arrival(self) -> None:
         request, record = self.request, self.recorder.record

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +53,7 @@ class Settings:
     code_version: str = ""
     """Names the deployed code in traces and letters; by default the environment's REPLAY_CODE_VERSION."""
     spool_dir: str = ""
-    """Where a CLOSE waits on disk while the store is down; by default a folder in the temporary directory."""
+    """Where a CLOSE waits on disk while the store is down; by default the user's and app's own temporary folder."""
     capture: str = "keys"
     """`none`, `keys` or `full`: how much of arguments and results goes into traces."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class Settings:
     @property
     def spool(self) -> str:
         """The spool folder in force."""
-        return self.spool_dir or str(Path(tempfile.gettempdir()) / "celery-replay-spool")
+        return str(self.spool_dir)
 
 
 def load(conf: Any) -> Settings:
@@ -76,10 +79,11 @@ def load(conf: Any) -> Settings:
     Raises:
         ConfigurationError: a value is wrong; the message says which one and what it may be.
     """
-    given = {}
+    given = {"spool_dir": _default_spool(conf)}
     for option in fields(Settings):
         value = conf.get(PREFIX + option.name)
-        if value is not None:
+        # An empty path is what an unset environment variable leaves.
+        if value is not None and (option.name, value) != ("spool_dir", ""):
             given[option.name] = _converted(option.name, value)
     settings = Settings(**given)
     for name, (good, wanted) in _CHECKS.items():
@@ -89,16 +93,37 @@ def load(conf: Any) -> Settings:
     return settings
 
 
+def _default_spool(conf: Any) -> str:
+    """Name a folder that no other user and no other project has: a steward delivers what it finds to its own store."""
+    parts = (conf.get("broker_url"), conf.get(PREFIX + "store"), os.environ.get("DJANGO_SETTINGS_MODULE"))
+    project = hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
+    return str(Path(tempfile.gettempdir()) / f"celery-replay-spool-{os.getuid()}-{project}")
+
+
 def _converted(name: str, value: Any) -> Any:
-    if name == "exclude":
+    if name == "exclude" and isinstance(value, (str, list, set, frozenset)):
         return (value,) if isinstance(value, str) else tuple(value)
-    if hasattr(value, "total_seconds"):
+    if isinstance(value, timedelta) and name != "poison_cap":
         return value.total_seconds()
     return value
 
 
 def _number(least: float) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value >= least
+    return lambda value: (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
+    )
+
+
+def _whole(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+
+
+def _text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def _one_of(*words: str | None) -> tuple[Callable[[Any], bool], str]:
@@ -109,7 +134,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lease_ttl": (_number(1), "a number of seconds, 1 or more"),
     "canvas_ttl": (_number(0), "a number of seconds"),
     "retention": (_number(1), "a number of seconds, longer than your slowest retry"),
-    "poison_cap": (_number(1), "a whole number, 1 or more"),
+    "poison_cap": (_whole(1), "a whole number, 1 or more"),
     "redelivery_deadline": (_number(0), "a number of seconds"),
     "resend_deadline": (_number(1), "a number of seconds, 1 or more"),
     "flush_interval": (_number(0.01), "a number of seconds, 0.01 or more"),
@@ -118,6 +143,12 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "steward": _one_of("embedded", "external", "off"),
     "eager": _one_of("bypass", "record"),
     "capture": _one_of("none", "keys", "full"),
+    "store": (_text_or_none, "django, django://alias, memory:// or package.module:Class"),
+    "exclude": (_names, "a name, or a list of names; * at the end matches any ending"),
+    "message_lease": (lambda value: isinstance(value, bool), "True or False"),
+    "code_version": (lambda value: isinstance(value, str), "text"),
+    "spool_dir": (lambda value: isinstance(value, (str, os.PathLike)), "a path"),
+    "options": (lambda value: isinstance(value, dict), "a dictionary of the store's arguments"),
 }
 
 

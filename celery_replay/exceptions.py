@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 
 class ReplayError(Exception):
-    """Something in celery-replay needs attention."""
+    """Something in celery-replay needs attention; look its id up in the reference of errors."""
 
     id: ClassVar[str] = "replay"
 
@@ -40,13 +40,13 @@ class ReplayError(Exception):
 
 
 class ConfigurationError(ReplayError):
-    """A setting or task option of celery-replay is wrong."""
+    """A setting or task option of celery-replay is wrong; mend it before the worker starts."""
 
     id = "configuration"
 
 
 class StoreError(ReplayError):
-    """The store refused or failed an operation."""
+    """The store failed an operation; look at its own log."""
 
     id = "store"
 
@@ -70,13 +70,13 @@ class OwnershipLost(ReplayError):
 
 
 class FenceRefused(OwnershipLost):
-    """The target has seen a newer owner of this job, so this write was refused."""
+    """The target has seen a newer owner of this job and refused this write; let the error pass."""
 
     id = "fence-refused"
 
 
 class StepError(ReplayError):
-    """A step was used in a way that can't be made safe."""
+    """A step was used in a way that can't be made safe; give it a `key=`."""
 
     id = "step"
 
@@ -112,7 +112,7 @@ class UnknownOutcome(JobError):
 
 
 class JobExpired(JobError):
-    """The job came after its `expires` time."""
+    """The job came after its `expires` time; publish it again if it is still wanted."""
 
     id = "expired"
 
@@ -124,7 +124,7 @@ class RolledBack(JobError):
 
 
 class RecordedFailure(JobError):
-    """The job failed earlier; the recorded failure is raised again so that its canvas hears of it."""
+    """The job failed earlier, and its canvas hears of it only now; triage its dead letter."""
 
     id = "recorded-failure"
 

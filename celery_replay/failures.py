@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Iterator
 
 from .exceptions import KeyConflict, RolledBack, UnknownOutcome
 from .records import Failure
 from .redaction import redact_text
-from .serialization import safe_text
+from .serialization import TEXT_LIMIT, safe_text
 from .states import Category, Reason
 
 _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
@@ -22,6 +23,10 @@ _UNKNOWN: tuple[type[BaseException], ...] = (
     ConnectionAbortedError,
     BrokenPipeError,
 )
+_BROKEN = frozenset(
+    {"IncompleteRead", "ProtocolError", "ReadError", "RemoteProtocolError", "ServerDisconnectedError", "TimeoutExpired"}
+)
+"""Names in HTTP libraries, and in the standard one, for what broke off after the request had been sent."""
 
 
 def failure_of(error: BaseException, reason: Reason = Reason.EXCEPTION) -> Failure:
@@ -41,6 +46,9 @@ def _traceback(error: BaseException) -> str:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception:  # a user's __str__ or __repr__
         text = "".join(traceback.format_tb(error.__traceback__))
+    if len(text) > TEXT_LIMIT:
+        # Where it began, and what it came to in the end.
+        text = f"{text[: TEXT_LIMIT // 4]}\n…[cut]…\n{text[-TEXT_LIMIT // 2 :]}"
     return redact_text(safe_text(text))
 
 
@@ -52,11 +60,30 @@ def failure_json(failure: Failure) -> str:
 def leaves_outcome_unknown(error: BaseException) -> bool:
     """May a side effect have happened although its call raised this?
 
-    Time-outs after sending, connections that broke, and anything that cut the call off from outside. A refused
-    connection or an error answer says that nothing happened.
+    Time-outs after sending, connections that broke, and anything that cut the call off from outside; also where they
+    are an error's cause. A refused connection or an error answer says that nothing happened.
     """
+    return any(_cuts_off(link) for link in _links(error))
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it wraps: as its cause, its context, or an argument, as HTTP libraries do."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        link = waiting.pop()
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        wrapped = (link.__cause__, link.__context__, getattr(link, "reason", None), *link.args)
+        waiting.extend(inner for inner in wrapped if isinstance(inner, BaseException))
+
+
+def _cuts_off(error: BaseException) -> bool:
     if isinstance(error, _UNKNOWN) or not isinstance(error, Exception):
         return True
     names = {cls.__name__ for cls in type(error).__mro__}
+    if names & _BROKEN:
+        return True
     timed_out = any(name.endswith(("Timeout", "TimeoutError", "TimeLimitExceeded")) for name in names)
     return timed_out and not any(name.startswith(("ConnectTimeout", "PoolTimeout")) for name in names)

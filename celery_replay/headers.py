@@ -13,12 +13,14 @@ One header, `celery_replay`, a flat table:
 | a | time of publishing, microseconds, by the publisher's clock |
 | k | idempotency key |
 | h | payload fingerprint |
+| o | only where a task replaced another one: the task that the key was declared for |
 
 Fields that this version does not know are carried on. A message without the header runs all the same.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +31,8 @@ from .serialization import digest
 HEADER = "celery_replay"
 NESTING = 1 << 20
 VERSION = 1
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_LATEST = 1 << 53
 _NAMES = {
     "s": "submission",
     "t": "trace_id",
@@ -38,6 +42,7 @@ _NAMES = {
     "a": "published_at",
     "k": "key",
     "h": "fingerprint",
+    "o": "operation",
 }
 
 
@@ -53,6 +58,8 @@ class Stamp:
     published_at: Micros | None = None
     key: str | None = None
     fingerprint: str | None = None
+    operation: str | None = None
+    """Says that this message carries on the submission of a task that replaced itself: the first one's name."""
     newer: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a newer version, kept as they came."""
 
@@ -67,12 +74,21 @@ def read(table: object) -> Stamp | None:
     """Read the header; None where it is absent or was not written by us."""
     if not isinstance(table, Mapping):
         return None
-    known: dict[str, Any] = {name: table.get(short) for short, name in _NAMES.items()}
-    if not isinstance(known["submission"], str) or not isinstance(known["trace_id"], str):
+    known: dict[str, Any] = {name: _sound(name, table.get(short)) for short, name in _NAMES.items()}
+    if not known["submission"] or not known["trace_id"]:
         return None
     known["correlation_id"] = known["correlation_id"] or known["trace_id"]
     newer = {key: value for key, value in table.items() if key not in _NAMES and key != "v"}
     return Stamp(**known, newer=newer)
+
+
+def _sound(name: str, value: Any) -> Any:
+    """Take a field only where it can be what it says: the table comes from outside."""
+    if name.endswith("_at"):
+        return value if type(value) is int and 0 < value < _LATEST else None
+    if name in ("key", "fingerprint", "operation"):
+        return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
 
 
 def find(headers: Mapping[str, Any]) -> Stamp | None:
@@ -84,20 +100,31 @@ def find(headers: Mapping[str, Any]) -> Stamp | None:
     return found
 
 
+def hands_over(headers: Mapping[str, Any]) -> bool:
+    """Does the message carry on the submission of a task that replaced itself?"""
+    stamp = find(headers)
+    return stamp is not None and stamp.operation is not None
+
+
 def identify(task_name: str, fields: Mapping[str, Any]) -> Stamp:
     """Read a received message's stamp; for one without, name the submission by what Celery keeps over retries."""
     found = find(fields)
     if found is not None:
         return found
-    nesting = str(fields.get("replaced_task_nesting") or 0)
-    submission = digest(task_name, str(fields.get("id")), nesting)
+    submission = digest(task_name, str(fields.get("id")), str(_count(fields, "replaced_task_nesting")))
     trace_id = digest("trace", submission)
-    return Stamp(submission=submission, trace_id=trace_id, correlation_id=str(fields.get("root_id") or trace_id))
+    correlation_id = _sound("correlation_id", fields.get("root_id")) or trace_id
+    return Stamp(submission=submission, trace_id=trace_id, correlation_id=correlation_id)
 
 
 def generation_of(fields: Mapping[str, Any]) -> int:
     """Number a delivery: a task that replaced another one comes after all of the other's retries."""
-    return (fields.get("replaced_task_nesting") or 0) * NESTING + (fields.get("retries") or 0)
+    return _count(fields, "replaced_task_nesting") * NESTING + _count(fields, "retries")
+
+
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    return min(value, NESTING - 1) if isinstance(value, int) and value > 0 else 0
 
 
 def write(headers: dict[str, Any], stamp: Stamp) -> None:

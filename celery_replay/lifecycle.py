@@ -16,7 +16,7 @@ from .facts import (
     forget_letter,
     park,
 )
-from .records import Failure, Job, Letter, StepRecord
+from .records import Failure, Job, Letter, Row, StepRecord
 from .states import AckMode, Category, Outcome, Reason, RowStatus
 
 
@@ -28,6 +28,7 @@ class Ending:
     nonce: str
     claim: str | None
     outcome: Outcome
+    """REFUSED where the attempt itself found that it had lost its job: it is never accepted, and parks the delivery."""
     canvas: bool
     """The request has a link, errback, chain, chord or a result that somebody waits for."""
     canvas_us: Micros
@@ -70,6 +71,8 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job = facts.job
     if job is None or not owns(job, ending.nonce, ending.claim, closing=True):
         return _refused(facts, ending, now)
+    if ending.outcome is Outcome.REFUSED:
+        return _stepped_down(facts, ending, now)
     record = attempt_of(job, ending.outcome, now)
     closed = replace(
         job,
@@ -91,6 +94,24 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         # No message comes back for a job that was acknowledged before it was cut off.
         facts = _lose(replace(facts, job=replace(closed, message=job.message)), now, Reason.INTERRUPTED)
     return Closing(facts=facts, ended=(record,), accepted=True, wakes=wakes)
+
+
+def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
+    """Let an attempt give up its job because it found that it had lost it, though nobody had taken over."""
+    job = _job(facts)
+    record = attempt_of(job, Outcome.REFUSED, now)
+    job = replace(
+        job,
+        status=Outcome.INTERRUPTED,
+        lease_until=None,
+        closed_at=now,
+        message=None,
+        strikes=0,
+        unsettled=ending.unsettled,
+    )
+    return Closing(
+        facts=step_back(replace(facts, job=job), ending.delivery, ending.claim, now), ended=(record,), accepted=False
+    )
 
 
 def _hand_over(facts: Facts, ending: Ending, now: Micros) -> Facts:
@@ -176,10 +197,12 @@ def due(facts: Facts, now: Micros) -> Facts:
     return replace(facts, row=released)
 
 
-def sent(facts: Facts, revision: int, resend_us: Micros, now: Micros) -> Facts:
+def sent(facts: Facts, published: Row, resend_us: Micros, now: Micros) -> Facts:
     """Mark a row as sent, but only in the round that was published."""
     row = facts.row
-    if row is None or row.status is not RowStatus.RELEASED or row.revision != revision:
+    if row is None or row.status is not RowStatus.RELEASED:
+        return facts
+    if (row.parked_at, row.revision) != (published.parked_at, published.revision):
         return facts
     return replace(facts, row=replace(row, status=RowStatus.SENT, wake_at=now + resend_us))
 

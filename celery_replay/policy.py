@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import string
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from .clock import Micros, micros
 from .config import Settings
@@ -17,7 +18,7 @@ from .serialization import canonical_json, digest, fingerprint
 from .states import AckMode, OnIncomplete
 
 OPTIONS: dict[str, str] = {
-    "idempotency_key": "a template over the task's parameters, or a callable that takes them",
+    "idempotency_key": "a template over the task's parameters, or a callable that takes them and returns text or None",
     "on_incomplete": "resume, verify or dead_letter",
     "verify": "a callable that takes the task's arguments and returns the result if the effect exists, else None",
     "atomic": "the alias of the database whose transaction the effect is",
@@ -29,6 +30,8 @@ OPTIONS: dict[str, str] = {
     "allow_rollback": "True or False",
 }
 """Our task options, and what each may be."""
+
+_ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-fA-F]+>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,16 +86,29 @@ class TaskPolicy:
         return digest(self.operation, key) if key else None
 
 
+def check_options(cls: Any) -> None:
+    """Check what a task's class declares, when it is bound: so when its module is imported.
+
+    Raises:
+        ConfigurationError: an option is wrong; the message names the task, the option and what it may be.
+    """
+    name = cls.name or f"{cls.__module__}.{cls.__name__}"
+    options = {option: getattr(cls, option, None) for option in OPTIONS}
+    _warn_of_near_misses(name, vars(cls))
+    _check(name, options)
+    unbound = not isinstance(inspect.getattr_static(cls, "run"), staticmethod)
+    _key_function(name, options["idempotency_key"], _signature(cls.run, unbound=unbound))
+
+
 def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
     """Compile a bound task's options.
 
     Raises:
         ConfigurationError: an option is wrong; the message names the task, the option and what it may be.
     """
-    _warn_of_near_misses(task)
-    options = {name: getattr(task, name, None) for name in OPTIONS}
+    options = _options(task)
     _check(task.name, options)
-    signature = _signature(task)
+    signature = _signature(task.run)
     key = _key_function(task.name, options["idempotency_key"], signature)
     incomplete = options["on_incomplete"]
     declared = any(options[name] is not None for name in ("idempotency_key", "on_incomplete", "atomic"))
@@ -118,6 +134,12 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
     )
 
 
+def _options(task: Any) -> dict[str, Any]:
+    """Read a task's options; functions that the decorator was given are no methods, though Python would bind them."""
+    given = vars(type(task)) if getattr(task, "_decorated", False) else {}
+    return {name: given[name] if name in given else getattr(task, name, None) for name in OPTIONS}
+
+
 def _default_incomplete(options: Mapping[str, Any]) -> OnIncomplete:
     if options["verify"] is not None:
         return OnIncomplete.VERIFY
@@ -138,11 +160,13 @@ def _excluded(name: str, patterns: tuple[str, ...]) -> bool:
     )
 
 
-def _signature(task: Any) -> inspect.Signature | None:
+def _signature(run: Any, *, unbound: bool = False) -> inspect.Signature | None:
     try:
-        return inspect.signature(task.run)
+        signature = inspect.signature(run)
     except (TypeError, ValueError):
         return None
+    parameters = list(signature.parameters.values())
+    return signature.replace(parameters=parameters[1:]) if unbound else signature
 
 
 def _check(name: str, options: Mapping[str, Any]) -> None:
@@ -180,9 +204,16 @@ class KeyFormatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format by the spec where there is one."""
+        if isinstance(value, str):
+            # An enum of text shows its name, and the text once it has been sent.
+            value = str.__str__(value)
         if format_spec:
             return str(format(value, format_spec))
         return value if isinstance(value, str) else canonical_json(value).strip('"')
+
+    def convert_field(self, value: Any, conversion: Literal["r", "s", "a"] | None) -> Any:
+        """Convert; `!s` is the canonical text, too."""
+        return self.format_field(value, "") if conversion == "s" else super().convert_field(value, conversion)
 
 
 KEY_FORMATTER = KeyFormatter()
@@ -194,7 +225,7 @@ def _key_function(
     if declared is None:
         return None
     if callable(declared):
-        return lambda bound: str(declared(**_as_keywords(bound, signature)))
+        return lambda bound: _key_text(name, declared(**_as_keywords(bound, signature)))
     known = set(signature.parameters) if signature else set()
     for _, field, _, _ in KEY_FORMATTER.parse(declared):
         root = field.partition(".")[0].partition("[")[0] if field is not None else None
@@ -203,7 +234,18 @@ def _key_function(
             raise ConfigurationError(
                 f"task {name}: idempotency_key={declared!r} names {root!r}, which is no parameter of the task ({names})"
             )
-    return lambda bound: KEY_FORMATTER.vformat(declared, (), bound)
+    return lambda bound: _key_text(name, KEY_FORMATTER.vformat(declared, (), bound))
+
+
+def _key_text(name: str, key: Any) -> str:
+    """Take what a declaration gave as key; None and "" say that this call has none."""
+    text = "" if key is None else str(key)
+    if _ADDRESS.search(text):
+        raise ConfigurationError(
+            f"task {name}: idempotency_key gave {text!r}, which has an object's address in it and is another one in "
+            "every process; use one of its attributes"
+        )
+    return text
 
 
 def _as_keywords(bound: Mapping[str, Any], signature: inspect.Signature | None) -> dict[str, Any]:
@@ -214,13 +256,12 @@ def _as_keywords(bound: Mapping[str, Any], signature: inspect.Signature | None) 
     return keywords
 
 
-def _warn_of_near_misses(task: Any) -> None:
-    ours = vars(type(task))
-    for attribute in ours:
+def _warn_of_near_misses(name: str, given: Mapping[str, Any]) -> None:
+    for attribute in given:
         if attribute.startswith("_") or attribute in OPTIONS:
             continue
         for option in difflib.get_close_matches(attribute, OPTIONS, n=1, cutoff=0.85):
             warnings.warn(
-                f"task {task.name} has the option {attribute!r}: did you mean {option!r}? [near-miss-option]",
-                stacklevel=2,
+                f"task {name} has the option {attribute!r}: did you mean {option!r}? [near-miss-option]",
+                stacklevel=4,
             )

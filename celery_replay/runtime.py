@@ -126,7 +126,7 @@ def open_store(settings: config.Settings) -> Store:
     Raises:
         ConfigurationError: none is named and none can be inferred, or the name leads nowhere.
     """
-    url = settings.store or _default_store()
+    url = store_url(settings)
     scheme, _, rest = url.partition("://")
     if scheme == "memory":
         return MemoryStore()
@@ -137,7 +137,7 @@ def open_store(settings: config.Settings) -> Store:
     return make(**arguments)
 
 
-_ALIASES = {"django": "django_celery_replay.store:DjangoStore"}
+_ALIASES = {"django": "django_celery_replay.opening:open_store"}
 
 
 def _factory(name: str) -> Callable[..., Store]:
@@ -153,9 +153,12 @@ def _factory(name: str) -> Callable[..., Store]:
     return found
 
 
-def _default_store() -> str:
+def store_url(settings: config.Settings) -> str:
+    """Return the store's name: the one that is set, else Django's database where our app is installed."""
+    if settings.store:
+        return settings.store
     django_apps = sys.modules.get("django.apps")
-    if django_apps is not None and django_apps.apps.is_installed("django_celery_replay"):
+    if django_apps is not None and django_apps.apps.ready and django_apps.apps.is_installed("django_celery_replay"):
         return "django"
     raise ConfigurationError(
         "celery-replay has no store: in a Django project add 'django_celery_replay' to INSTALLED_APPS, "

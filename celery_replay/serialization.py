@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from kombu.utils import json as celery_json
 
+from .exceptions import ResultUnavailable
+
 FINGERPRINT_TAG = "b1"
 """Names how fingerprints are made. Those with different tags are never compared."""
 
 TEXT_LIMIT = 20_000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 _MARK = "…[cut]"
 
 
@@ -50,7 +54,11 @@ def canonical_json(value: Any) -> str:
 
 def fingerprint(value: Any) -> str:
     """Digest data so that equal payloads have equal fingerprints, tagged with how it was made."""
-    return f"{FINGERPRINT_TAG}:{digest(canonical_json(value))}"
+    text = canonical_json(value)
+    if " at 0x" in text:
+        # Of an object that has no text of its own, only its class is the same in another process.
+        text = _ADDRESS.sub(">", text)
+    return f"{FINGERPRINT_TAG}:{digest(text)}"
 
 
 def digest(*parts: str) -> str:
@@ -72,8 +80,15 @@ def result_json(value: Any) -> str | None:
 
 
 def result_value(text: str) -> Any:
-    """Decode what `result_json` made."""
-    return celery_json.loads(text)  # type: ignore[no-untyped-call]
+    """Decode what `result_json` made.
+
+    Raises:
+        ResultUnavailable: it holds a type that is not registered here.
+    """
+    try:
+        return celery_json.loads(text)  # type: ignore[no-untyped-call]
+    except Exception as error:  # a decoder that somebody registered may raise anything
+        raise ResultUnavailable(f"the recorded result can't be decoded: {error}") from error
 
 
 def safe_text(value: object, limit: int = TEXT_LIMIT) -> str:

@@ -45,7 +45,7 @@ def _stamp(name: str, body: Any, table: dict[str, Any]) -> None:
     present = headers.find(table)
     attempt = current_attempt()
     same_job = attempt is not None and attempt.request.id == table.get("id")
-    if present is not None and (table.get("retries") or same_job):
+    if present is not None and (table.get("retries") or present.operation or same_job):
         headers.write(table, replace(present, published_at=wall()))
         return
     if attempt is not None and same_job:

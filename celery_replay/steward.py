@@ -16,17 +16,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from . import news as news_pipe
 from . import parking
 from .clock import micros, new_id
 from .lifecycle import News
-from .runtime import Runtime, runtime_of
+from .runtime import Runtime, runtime_of, store_url
 
 logger = logging.getLogger(__name__)
 
+COMMAND = "from celery_replay.steward import main; main()"
+"""What a worker's Python child runs."""
 PERIOD = 1.0
 _LEAD_TTL = 10.0
 _PRUNE_EVERY = 60.0
@@ -124,19 +125,19 @@ class Steward:
 
 def hand_over(app: Any) -> bytes:
     """Pack what a spawned steward needs, as Celery does for a spawned pool: the app, to be sent by a private pipe."""
-    body = pickle.dumps((os.getpid(), list(sys.path), pickle.dumps(app)))
+    store = store_url(runtime_of(app).settings)
+    body = pickle.dumps((os.getpid(), list(sys.path), store, pickle.dumps(app)))
     return struct.pack(">Q", len(body)) + body
 
 
 def main() -> None:
-    """Run as a worker's child: `python -m celery_replay.steward`, its parent at the other end of standard input."""
+    """Run as a worker's child, its parent at the other end of standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     (length,) = struct.unpack(">Q", _exactly(8))
-    parent, path, packed = pickle.loads(_exactly(length))  # noqa: S301 - from the parent's own memory
+    parent, path, store, packed = pickle.loads(_exactly(length))  # noqa: S301 - from the parent's own memory
     sys.path[:] = path
     app = pickle.loads(packed)  # noqa: S301
-    with suppress(Exception):
-        app.loader.import_default_modules()
+    app.conf.replay_store = store
     runtime = runtime_of(app)
     Steward(runtime, leads=runtime.settings.steward == "embedded").run(inbox=0, parent=parent)
 
@@ -149,7 +150,3 @@ def _exactly(count: int) -> bytes:
             raise SystemExit("started by workers only; to run a steward by hand: celery -A proj replay steward")
         received += part
     return received
-
-
-if __name__ == "__main__":
-    main()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from celery import Task
+from celery.canvas import chord
 
-from . import extension
+from . import extension, headers
 from .attempts import Attempt, current_attempt
 from .execution import execute
+from .policy import check_options
 from .states import Outcome
 from .targets import Target
 
@@ -29,9 +33,16 @@ class ReplayTask(Task):  # type: ignore[misc]
 
     @classmethod
     def bind(cls, app: Any) -> Any:
-        """Bind the task to an app: install celery-replay there once, and let declared tasks be acknowledged late."""
-        if not cls.__bound__:
+        """Bind the task to an app: install celery-replay there once, and let declared tasks be acknowledged late.
+
+        Raises:
+            ConfigurationError: an option is wrong.
+        """
+        first_time = not vars(cls).get("__bound__", False)
+        if first_time or cls._app is not app:
             extension.install(app)
+        if first_time:
+            check_options(cls)
             if any(getattr(cls, name, None) is not None for name in ("idempotency_key", "on_incomplete", "atomic")):
                 if cls.acks_late is None:
                     cls.acks_late = True
@@ -51,18 +62,20 @@ class ReplayTask(Task):  # type: ignore[misc]
         if request.called_directly or not request.id:
             return super().__call__(*args, **kwargs)
         runtime = extension.active(self.app)
-        if runtime is None or runtime.policy(self).excluded or (request.is_eager and runtime.bypasses_eager):
+        if runtime is None or (request.is_eager and runtime.bypasses_eager):
+            return self.run(*args, **kwargs)
+        if runtime.policy(self).excluded and not headers.hands_over(vars(request)):
             return self.run(*args, **kwargs)
         attempt = Attempt(runtime, self, request, args, kwargs)
         request.replay_attempt = attempt
         return execute(attempt)
 
-    def replace(self, sig: Any) -> Any:
-        """Replace this task by another one, which carries the same submission on."""
+    def on_replace(self, sig: Any) -> Any:
+        """Let the task that takes this one's id carry the submission on, and its key."""
         attempt = self.attempt
-        if attempt is not None:
-            attempt.replaced = True
-        return super().replace(sig)
+        if attempt is not None and not self.request.is_eager:
+            attempt.replaced = _hand_over(attempt, sig)
+        return super().on_replace(sig)
 
     def retry(self, *args: Any, **kwargs: Any) -> Any:
         """Schedule a retry. An eager one runs at once, inside this call: its attempt needs ours to be over."""
@@ -70,3 +83,35 @@ class ReplayTask(Task):  # type: ignore[misc]
         if attempt is not None and self.request.is_eager and attempt.closed is None:
             attempt.close(Outcome.RETRY_SCHEDULED, reserve_us=attempt.runtime.redelivery_us)
         return super().retry(*args, **kwargs)
+
+
+def _hand_over(attempt: Attempt, sig: Any) -> bool:
+    """Put the attempt's stamp on the part of a replacement that takes its task id: the last of a chain, a chord's body.
+
+    Returns:
+        Whether there is one, and whether it is a task that will end the submission.
+    """
+    request, task = attempt.request, attempt.task
+    for part in _parts(sig):
+        if part.options.get("task_id") == request.id and isinstance(task.app.tasks.get(part.task), ReplayTask):
+            stamp = replace(
+                attempt.stamp,
+                operation=attempt.stamp.operation or task.name,
+                key=attempt.key or None,
+                fingerprint=attempt.fingerprint,
+            )
+            table = dict(part.options.get("headers") or {})
+            headers.write(table, stamp)
+            part.set(headers=table, replaced_task_nesting=(request.get("replaced_task_nesting") or 0) + 1)
+            return True
+    return False
+
+
+def _parts(sig: Any) -> Iterator[Any]:
+    if isinstance(sig, chord):
+        yield from _parts(sig.body)
+    elif hasattr(sig, "tasks"):
+        for part in sig.tasks:
+            yield from _parts(part)
+    else:
+        yield sig

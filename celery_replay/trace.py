@@ -18,6 +18,7 @@ INLINE_LIMIT = 1024
 BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
+_LARGE = 1 << 63
 _FORMAT = 1
 _OPTIONAL = ("step", "resource_version", "input_ref", "output_ref")
 
@@ -57,6 +58,8 @@ class Recorder:
             fields: step, resource_version, input_ref, output_ref.
         """
         flags = domain | side_effect << 1
+        if domain:
+            name = safe_text(name, 200)
         shown = self._inline(attributes) if attributes else None
         extra = {key: fields[key] for key in _OPTIONAL if fields.get(key) is not None} if fields else None
         with self._lock:
@@ -69,16 +72,12 @@ class Recorder:
     def _inline(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         shown: dict[str, Any] = {}
         for key, value in attributes.items():
-            if value is None or isinstance(value, (int, float)):
-                shown[safe_text(key, 100)] = value
+            name = safe_text(key, 100)
+            if value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGE):
+                shown[name] = value
                 continue
-            value = redact(value, str(key))
-            try:
-                size = len(value) if isinstance(value, str) else len(json.dumps(value, default=safe_text))
-            except (TypeError, ValueError, RecursionError):
-                value = safe_text(value, INLINE_LIMIT)
-                size = len(value)
-            shown[safe_text(key, 100)] = self._offload(value) if size > INLINE_LIMIT else value
+            plain, size = _plain(value, name)
+            shown[name] = self._offload(plain) if size > INLINE_LIMIT else plain
         return shown
 
     def _offload(self, value: Any) -> dict[str, Any]:
@@ -118,9 +117,27 @@ class Recorder:
 
     def put_back(self, chunk: Chunk) -> None:
         """Take a chunk back that could not be written, to be tried again."""
+        data = unpack(chunk.body)
         with self._lock:
-            self._events[:0] = _raw(unpack(chunk.body))
+            self._events[:0] = _raw(data)
             self._blobs[:0] = chunk.blobs
+            self.dropped += data.get("dropped", 0)
+
+
+def _plain(value: Any, name: str) -> tuple[Any, int]:
+    """Reduce a value to redacted JSON data that nobody else holds, and say how long it is as JSON.
+
+    It is written later: what the task does to its objects in the meantime must not show.
+    """
+    try:
+        value = redact(value, name)
+        if isinstance(value, str):
+            return safe_text(value, max(len(value), INLINE_LIMIT)), len(value)
+        text = json.dumps(value, default=safe_text)
+        return json.loads(text), len(text)
+    except Exception as error:  # whatever a user's object does
+        text = f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
+        return text, len(text)
 
 
 def _raw(data: Mapping[str, Any]) -> list[list[Any]]:

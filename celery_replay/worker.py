@@ -111,7 +111,7 @@ class StewardStep(bootsteps.StartStopStep):
             self._spawn(worker.app)
 
     def _spawn(self, app: Any) -> None:
-        process = subprocess.Popen([sys.executable, "-m", "celery_replay.steward"], stdin=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", steward.COMMAND], stdin=subprocess.PIPE)
         assert process.stdin is not None
         process.stdin.write(steward.hand_over(app))
         process.stdin.flush()

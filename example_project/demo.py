@@ -24,15 +24,24 @@ def main() -> int:
     screen = make_screen()
     try:
         outcomes = run(options, folder, screen)
+        screen.table([outcome.column.name for outcome in outcomes], rows(outcomes))
+        for outcome in outcomes:
+            if outcome.column.proves == "none" and outcome.caught:
+                show_trace(outcome, outcome.caught[0])
     finally:
         screen.close()
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    screen.table([outcome.column.name for outcome in outcomes], rows(outcomes))
     found = [complaint for outcome in outcomes for complaint in complaints(outcome)]
     for line in found + ([f"logs and databases: {folder}"] if options.keep else []):
         screen.say(line)
     return 1 if found else 0
+
+
+def show_trace(outcome: Outcome, order: str) -> None:
+    """Show what celery-replay recorded of an order whose worker was killed."""
+    print(f"\n{order}, whose worker was killed, as celery-replay recorded it:\n", flush=True)
+    outcome.shop.manage("show_order", order, show=True)
 
 
 def run(options: argparse.Namespace, folder: Path, screen: Screen) -> list[Outcome]:

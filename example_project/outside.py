@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -33,15 +35,19 @@ class World:
             "/charges": defaultdict(list),
         }
         self._asked = 0
-        self._answering = 0
+        self._answering: list[Entry] = []
 
-    def enter(self) -> None:
+    @contextmanager
+    def answering(self, client: str, order: str) -> Iterator[None]:
+        """Note who waits for an answer about which order."""
+        call = {"client": client, "order": order}
         with self._lock:
-            self._answering += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._answering -= 1
+            self._answering.append(call)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._answering.remove(call)
 
     def add(self, book: str, entry: Entry) -> Entry:
         with self._lock:
@@ -55,7 +61,7 @@ class World:
             return list(self._books[book].get(order, []))
 
     def stats(self) -> dict[str, Any]:
-        """Count labels and charges per order, money taken again, calls that only asked."""
+        """Count what was sold, charged and asked; name who waits for an answer."""
         with self._lock:
             charges = self._books["/charges"]
             return {
@@ -63,7 +69,7 @@ class World:
                 "charges": {order: len(taken) for order, taken in charges.items()},
                 "overcharged_cents": sum(entry["amount"] for taken in charges.values() for entry in taken[1:]),
                 "asked": self._asked,
-                "answering": self._answering,
+                "answering": list(self._answering),
             }
 
 
@@ -74,21 +80,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.world.enter()
-        self._answer_late(self.world.add(self.path, body))
+        self._answer_late(body["order"], self.world.add(self.path, body))
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/stats":
-            return self._answer(self.world.stats())
-        self.world.enter()
-        return self._answer_late(self.world.find(url.path, parse_qs(url.query)["order"][0]))
+            self._answer(self.world.stats())
+        else:
+            order = parse_qs(url.query)["order"][0]
+            self._answer_late(order, self.world.find(url.path, order))
 
-    def _answer_late(self, content: Any) -> None:
-        try:
+    def _answer_late(self, order: str, content: Any) -> None:
+        with self.world.answering(self.headers["User-Agent"], order):
             time.sleep(ANSWER_DELAY)
-        finally:
-            self.world.leave()
         self._answer(content)
 
     def _answer(self, content: Any) -> None:

@@ -19,7 +19,7 @@ from pytest_celery import (
     CeleryWorkerCluster,
 )
 
-from tests.support import redis_server, servers
+from tests.support import project_database, redis_server, servers
 from tests.support.counting_server import CountingServer
 from tests.support.local_nodes import LocalCeleryWorker, LocalServer, LocalWorker
 from tests.support.workers import Workers, worker_pool
@@ -41,6 +41,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     def leave(number: int, frame: types.FrameType | None) -> None:
         if os.getpid() == owner:
             pytest.exit("terminated", returncode=128 + number)
+        # A child that was forked has the handler too; it is to die as if it had not.
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     # Without this a terminated run would leave its servers and workers behind.
     signal.signal(signal.SIGTERM, leave)
@@ -52,7 +55,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the end of every worker's log below a failure."""
     report = yield
-    workers = item.stash.get(_WORKERS, None)
+    workers = next((node.stash[_WORKERS] for node in reversed(item.listchain()) if _WORKERS in node.stash), None)
     if report.failed and workers:
         report.sections.extend(workers.log_tails())
     return report
@@ -74,6 +77,13 @@ def redis_url() -> Iterator[str]:
 def postgres_dsn() -> Iterator[str]:
     """Lend a PostgreSQL database that nobody else uses, as a URL."""
     yield from servers.postgres_dsn()
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_dsn: str) -> Iterator[str]:
+    """Name a database with all tables of the test project: a template, to be copied and never opened."""
+    with ExitStack() as stack:
+        yield project_database.migrated(postgres_dsn, stack)
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +123,14 @@ def counting_server() -> Iterator[CountingServer]:
 def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
     """Lend a starter of real workers, which end with the test."""
     with worker_pool(tmp_path) as lent:
+        request.node.stash[_WORKERS] = lent
+        yield lent
+
+
+@pytest.fixture(scope="module")
+def module_workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Lend a starter of real workers, which end with the module."""
+    with worker_pool(tmp_path_factory.mktemp("workers")) as lent:
         request.node.stash[_WORKERS] = lent
         yield lent
 

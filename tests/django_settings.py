@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
 from tests.support.database_urls import django_database
@@ -21,9 +20,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django_celery_results",
     "django_celery_beat",
+    "django_celery_replay",
 ]
-if importlib.util.find_spec("django_celery_replay"):
-    INSTALLED_APPS.append("django_celery_replay")
 
 DATABASES = {"default": django_database(os.environ.get("REPLAY_DJANGO_DATABASE_URL", "sqlite:///:memory:"))}
 

@@ -256,7 +256,7 @@ class Store(ABC):
 
         def step(unit: Unit) -> None:
             facts = Facts(row=unit.row(row.submission))
-            _save(unit, facts, Change(facts=lifecycle.sent(facts, row.revision, resend_us, unit.now)))
+            _save(unit, facts, Change(facts=lifecycle.sent(facts, row, resend_us, unit.now)))
 
         self._atomically(step)
 

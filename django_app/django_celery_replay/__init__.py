@@ -1,0 +1,30 @@
+"""celery-replay for Django projects: `Celery("proj", task_cls="django_celery_replay:ReplayTask")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .fencing import fenced, register_fence
+    from .markers import marked
+    from .rollbacks import watch_rollbacks
+    from .task import ReplayTask
+
+__all__ = ["ReplayTask", "fenced", "marked", "register_fence", "watch_rollbacks"]
+
+_HOMES = {
+    "ReplayTask": "task",
+    "fenced": "fencing",
+    "marked": "markers",
+    "register_fence": "fencing",
+    "watch_rollbacks": "rollbacks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Late: models can't be imported before Django has loaded its apps, and Celery asks for the task class earlier.
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

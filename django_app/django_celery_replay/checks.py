@@ -1,1 +1,107 @@
+"""System checks. Their ids are stable: `celery_replay.E001` and so on."""
+
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+from django.db import DEFAULT_DB_ALIAS, connections, router
+
+from celery_replay import config
+from celery_replay.exceptions import ConfigurationError
+
+STORE_IN_BUSINESS_FILE = "celery_replay.E001"
+CORE_TASK_CLASS = "celery_replay.W002"
+BAD_SETTING = "celery_replay.E003"
+UNKNOWN_DATABASE = "celery_replay.E004"
+
+
+@checks.register
+def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Check where the store is."""
+    alias = _store_alias()
+    if alias is None:
+        return []
+    if alias not in connections.settings:
+        return [
+            checks.Error(
+                f"CELERY_REPLAY_STORE names the database {alias!r}, which is not in DATABASES.",
+                hint=f"Name one of {', '.join(sorted(connections.settings))}.",
+                id=UNKNOWN_DATABASE,
+            )
+        ]
+    shared = sorted(other for other in connections.settings if other != alias and _file(other) == _file(alias))
+    if _file(alias) is None or not (alias == DEFAULT_DB_ALIAS or shared):
+        return []
+    return [
+        checks.Error(
+            f"celery-replay's records are in the SQLite file of the database {shared[0] if shared else alias!r}.",
+            hint=(
+                "SQLite locks a whole file: a record would wait for the transaction of the very task that it is "
+                "about. Add a second file to DATABASES, and a router that sends django_celery_replay there."
+            ),
+            id=STORE_IN_BUSINESS_FILE,
+        )
+    ]
+
+
+def _store_alias() -> str | None:
+    """Return the alias of the store's database, if that is where the store is."""
+    from .models import ProcessedJob
+
+    scheme, _, rest = (getattr(settings, "CELERY_REPLAY_STORE", None) or "django").partition("://")
+    if scheme != "django":
+        return None
+    return rest or router.db_for_write(ProcessedJob)
+
+
+def _file(alias: str) -> Path | None:
+    """Return a database's file on disk, where it is one."""
+    entry = connections.settings[alias]
+    name = str(entry["NAME"])
+    if not entry["ENGINE"].endswith("sqlite3") or not name or ":memory:" in name or "mode=memory" in name:
+        return None
+    return Path(name).absolute()
+
+
+@checks.register
+def check_apps(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Check the project's Celery app, if it is loaded by now."""
+    app = _celery_app()
+    return [] if app is None else [*_bad_settings(app), *_core_classes(app)]
+
+
+def _celery_app() -> Any:
+    from celery import _state
+
+    # Not `current_app`: that would make an app where the project has none.
+    return _state.default_app or getattr(_state._tls, "current_app", None)
+
+
+def _bad_settings(app: Any) -> Iterator[checks.CheckMessage]:
+    try:
+        config.load(app.conf)
+    except ConfigurationError as error:
+        yield checks.Error(
+            error.message, hint="In a Django project settings are spelled CELERY_REPLAY_….", id=BAD_SETTING
+        )
+
+
+def _core_classes(app: Any) -> Iterator[checks.CheckMessage]:
+    from celery_replay.task import ReplayTask as CoreTask
+
+    from .task import ReplayTask
+
+    if issubclass(app.Task, CoreTask) and not issubclass(app.Task, ReplayTask):
+        yield checks.Warning(
+            "The Celery app's tasks are of celery-replay's core class.",
+            hint=(
+                'They have no delay_on_commit(), and no `atomic` or `fenced`. Use task_cls="django_celery_replay:'
+                'ReplayTask".'
+            ),
+            id=CORE_TASK_CLASS,
+        )

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from celery_replay.exceptions import StoreUnavailable
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from celery_replay.exceptions import StoreUnavailable
 
 
 class Link:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from celery_replay.clock import Micros, wall
-from celery_replay.exceptions import ConfigurationError
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from celery_replay.clock import Micros, wall
+from celery_replay.exceptions import ConfigurationError
 
 from . import troubles
 from .connections import Link, private_connection
@@ -83,16 +84,20 @@ class PostgreSQL(Dialect):
         """Open a connection that binds parameters on the server, which is twice as fast."""
         from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
-        connection = private_connection(alias, **({"server_side_binding": True} if is_psycopg3 else {}))
+        self._unprepared = {"prepare": False} if is_psycopg3 else {}
+        if not is_psycopg3:
+            return super().connect(alias)
+        connection = private_connection(alias, server_side_binding=True)
         connection.connect()
-        self._options = {"prepare": False} if is_psycopg3 else {}
+        prepare(connection)
         return Link(connection, self.cursor(connection))
 
     def begin(self, link: Link) -> Micros:
         """Begin, with the clock in the same round trip."""
         cursor = link.cursor
-        cursor.execute(self._begin, **self._options)
-        while self._options and cursor.nextset():
+        cursor.execute(self._begin, **self._unprepared)
+        # psycopg stands at the first of several results, psycopg2 at the last.
+        while self._unprepared and cursor.nextset():
             pass
         found: Micros = cursor.fetchone()[0]
         return self.now() if self.now else found
@@ -100,6 +105,23 @@ class PostgreSQL(Dialect):
     def trouble(self, database: Any, error: Exception) -> Trouble:
         """Tell what an error means."""
         return troubles.postgresql(database, error)
+
+
+def prepare(connection: Any) -> None:
+    """Let psycopg prepare statements: parsing and planning cost more than running them.
+
+    Not through a proxy that pools transactions, where a name may lead to another client's statement; nor where the
+    project's OPTIONS have a word on it.
+    """
+    from psycopg.types.numeric import Int8Dumper
+
+    driver = connection.connection
+    with connection.wrap_database_errors, driver.cursor() as cursor:
+        direct = cursor.execute("SELECT pg_backend_pid()").fetchone()[0] == driver.info.backend_pid
+    if direct and "prepare_threshold" not in connection.settings_dict["OPTIONS"]:
+        driver.prepare_threshold = 3
+    # By default each size of integer is a type of its own, and each mix of them a statement to prepare.
+    driver.adapters.register_dumper(int, Int8Dumper)
 
 
 class SQLite(Dialect):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from celery_replay.clock import Micros, as_datetime
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.dateparse import parse_datetime
+
+from celery_replay.clock import Micros, as_datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -38,7 +39,7 @@ class MicrosecondsField(models.BigIntegerField):  # type: ignore[type-arg]
     """
 
     # Those of integers would compare a datetime with a number.
-    validators: list[Any] = []  # type: ignore[assignment]
+    validators: list[Any] = []
 
     def from_db_value(self, value: Micros | None, *_: Any) -> datetime | None:
         """Convert what the database has."""
@@ -65,6 +66,6 @@ class MicrosecondsField(models.BigIntegerField):  # type: ignore[type-arg]
         value = self.to_python(self.value_from_object(obj))
         return "" if value is None else value.isoformat()
 
-    def formfield(self, **kwargs: Any) -> forms.Field | None:  # type: ignore[override]
+    def formfield(self, **kwargs: Any) -> forms.Field | None:
         """Edit as a date and time."""
         return models.Field.formfield(self, **{"form_class": forms.DateTimeField, **kwargs})

@@ -37,6 +37,12 @@ CLOSING = (
     "reap_at",
 )
 """Columns that CLOSE may change where it files no letter."""
+_UNPARKED = f"NOT EXISTS (SELECT 1 FROM {ROWS.name} WHERE submission = %s)"
+_CLAIMED = f"SELECT 1 FROM {STEPS.name} WHERE scope = %s AND state = '{StepState.CLAIMED}'"
+_OWN = (
+    f"submission = %s AND nonce = %s AND claim IS NOT DISTINCT FROM %s AND status = '{Outcome.OPEN}'"
+    " AND NOT waiters AND NOT letter"
+)
 LIMIT = 8
 """Chunks, blobs or steps that go along with a statement; more take the long way."""
 
@@ -63,8 +69,7 @@ class Shortcuts:
         job = self._insert(JOBS, (*relative.OPENED, "reap_at"), "clock")
         parts = [
             self._clock,
-            f"work AS ({job} WHERE NOT EXISTS (SELECT 1 FROM {ROWS.name} WHERE submission = %s)"
-            " ON CONFLICT DO NOTHING RETURNING started_at AS now)",
+            f"work AS ({job} WHERE {_UNPARKED} ON CONFLICT DO NOTHING RETURNING started_at AS now)",
             *self._along(chunks, blobs),
         ]
         return f"WITH {', '.join(parts)} SELECT now FROM work"
@@ -75,15 +80,10 @@ class Shortcuts:
             f"{name(c)} = %s + clock.now" if c in (*relative.CLOSED, "reap_at") else f"{name(c)} = %s" for c in CLOSING
         )
         settled = f" AND step_id NOT IN ({self._sql.marks(steps)})" if steps else ""
+        alone = f"{_OWN} AND {_UNPARKED} AND NOT EXISTS ({_CLAIMED}{settled})"
         parts = [
             self._clock,
-            f"work AS (UPDATE {JOBS.name} AS job SET {news} FROM clock"
-            f" WHERE submission = %s AND nonce = %s AND claim IS NOT DISTINCT FROM %s"
-            f" AND status = '{Outcome.OPEN}' AND NOT waiters AND NOT letter"
-            f" AND NOT EXISTS (SELECT 1 FROM {ROWS.name} WHERE submission = %s)"
-            f" AND NOT EXISTS (SELECT 1 FROM {STEPS.name}"
-            f" WHERE scope = %s AND state = '{StepState.CLAIMED}'{settled})"
-            " RETURNING job.closed_at AS now)",
+            f"work AS (UPDATE {JOBS.name} AS job SET {news} FROM clock WHERE {alone} RETURNING job.closed_at AS now)",
             f"attempt AS ({self._insert(ATTEMPTS, relative.ENDED, 'work AS clock')})",
             *self._along(chunks, blobs, steps),
         ]

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from django.db import Error, router
+
 from celery_replay import admission, lifecycle
 from celery_replay.admission import Admission, Ask
 from celery_replay.clock import Micros
@@ -17,7 +19,6 @@ from celery_replay.lifecycle import Closing, Ending
 from celery_replay.records import Chunk, Job
 from celery_replay.states import StepState
 from celery_replay.stores.base import Contention, Reader, Store, Unit
-from django.db import Error, router
 
 from . import relative, schema
 from .connections import Link, Pool
@@ -185,7 +186,8 @@ class DjangoStore(Store):
 
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> Closing | None:
         shortcuts = self._shortcuts
-        if shortcuts is None or job.reserved_until is not None or job.canvas_until is not None:
+        # A failure files a letter, and that is the rules' work on what is stored.
+        if shortcuts is None or ending.outcome.failing or job.canvas_until or job.reserved_until:
             return None
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
         closed = closing.facts.job
@@ -194,7 +196,7 @@ class DjangoStore(Store):
         counts, values = along(chunks, ending.steps)
         if max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in ending.steps):
             return None
-        row = dict(zip(JOBS.columns, JOBS.row(closed)))
+        row = dict(zip(JOBS.columns, JOBS.row(closed), strict=True))
         submission, claim = row["submission"], row["claim"]
         parameters = [
             *shortcuts.clock(),

@@ -9,9 +9,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
+from django.db import models
+
 from celery_replay import records
 from celery_replay.serialization import digest
-from django.db import models
 
 from . import models as tables
 from .fields import TokenField
@@ -54,7 +55,9 @@ class Table(Generic[R]):
 
     def row(self, record: R) -> list[Any]:
         """Return a record's values in the order of `columns`."""
-        values = [v if e is None or v is None else e(v) for e, v in zip(self._encode, self._values(record))]
+        values = [
+            v if e is None or v is None else e(v) for e, v in zip(self._encode, self._values(record), strict=True)
+        ]
         for encode, make in self._derive:
             value = make(record)
             values.append(value if encode is None or value is None else encode(value))
@@ -62,8 +65,8 @@ class Table(Generic[R]):
 
     def read(self, row: Sequence[Any]) -> R:
         """Return the record of a row selected by `fields`."""
-        values = [v if d is None or v is None else d(v) for d, v in zip(self._decode, row)]
-        return self.record(**dict(zip(self.fields, values)))
+        values = [v if d is None or v is None else d(v) for d, v in zip(self._decode, row, strict=True)]
+        return self.record(**dict(zip(self.fields, values, strict=True)))
 
     def encode(self, name: str, value: Any) -> Any:
         """Return a value as its column has it."""
@@ -75,7 +78,7 @@ def _encoder(column: models.Field[Any, Any], hint: Any) -> Codec:
     if _enum(hint):
         return attrgetter("_value_")
     if isinstance(column, TokenField):
-        return partial(token, limit=column.max_length) if column.max_length != 255 else token
+        return partial(token, limit=column.max_length or 255)
     return stored if isinstance(column, models.TextField) else None
 
 

@@ -25,6 +25,9 @@ _POSTGRESQL = {
     "55P03": Trouble.CONTENTION,  # lock timeout
     "23505": Trouble.CONTENTION,  # unique violation: somebody was faster
     "42P01": Trouble.MISSING,
+    "26000": Trouble.LOST,  # a prepared statement that is not there
+    "42P05": Trouble.LOST,  # a prepared statement that should not be there
+    "0A000": Trouble.LOST,  # a prepared statement that a migration made invalid
     "25006": Trouble.LOST,  # a primary that became a standby
 }
 _MYSQL = {

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
 from celery_replay.states import RowStatus
 from celery_replay.stores.base import Contention, Record, Unit
 
+from .batches import advance, prune
 from .connections import Link
 from .models import Blob, Lead
-from .batches import advance, prune
 from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS, Table, step_id
+
+R = TypeVar("R", Job, Row, Letter)
 
 _VERSION = ("status", "revision", "generation", "wake_at")
 """Whatever happens to a row of the parking lot changes one of these."""
@@ -38,7 +40,7 @@ class SqlUnit(Unit):
 
     def job(self, submission: str) -> Job | None:
         """Read and lock a job."""
-        known = self._known.get((Job, submission))
+        known: Job | None = self._known.get((Job, submission))
         return known or self._remember(self._find(JOBS, "submission", submission, self._sql.dialect.lock))
 
     def holder(self, claim: str) -> Job | None:
@@ -63,11 +65,11 @@ class SqlUnit(Unit):
         sql = self._sql.select(STEPS, ("scope",), " ORDER BY claimed_at, step_id")
         return [STEPS.read(row) for row in self._link.rows(sql, [STEPS.encode("scope", scope)])]
 
-    def _find(self, table: Table[Any], column: str, value: str, tail: str = "") -> Any:
+    def _find(self, table: Table[R], column: str, value: str, tail: str = "") -> R | None:
         found = self._link.rows(self._sql.select(table, (column,), tail), [table.encode(column, value)])
         return table.read(found[0]) if found else None
 
-    def _remember(self, record: Any) -> Any:
+    def _remember(self, record: R | None) -> R | None:
         if record is not None:
             self._known[type(record), record.submission] = record
         return record
@@ -128,7 +130,10 @@ class SqlUnit(Unit):
         words = [status.value for status in statuses]
         tail = f" AND status IN ({self._sql.marks(len(words))}) ORDER BY parked_at LIMIT {int(limit)}"
         found = self._link.rows(self._sql.select(ROWS, ("subject",), tail), [ROWS.encode("subject", subject), *words])
-        return [self._remember(ROWS.read(row)) for row in found]
+        rows = [ROWS.read(row) for row in found]
+        for row in rows:
+            self._remember(row)
+        return rows
 
     def rows_due(self, limit: int) -> Sequence[Row]:
         """Read rows that are to be looked at again."""

@@ -7,11 +7,8 @@ import time
 from dataclasses import dataclass
 from random import Random
 
-from .processes import Shop
+from .processes import SLOTS, Shop, Worker
 from .witness import Sighting, Witness
-
-SLOTS = 4
-"""Jobs that two workers with two children each can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +20,7 @@ class Kill:
     """A count of `Sighting`."""
     above: int
     calling: bool = True
-    """Wait until every slot has a call unanswered: its effect is done, and no worker knows it yet."""
+    """Wait until all its slots have a call unanswered: the effect is done, and the job not yet."""
 
     def due(self, seen: Sighting) -> bool:
         return int(getattr(seen, self.count)) > self.above
@@ -65,6 +62,8 @@ class Killer:
         self._acks_late = acks_late
         self._last = 0.0
         self.kills = 0
+        self.caught: list[str] = []
+        """Orders whose jobs were killed between the effect and its answer."""
 
     def follow(self, kills: list[Kill], seen: Sighting) -> None:
         """Do the next kill of the plan if it is due."""
@@ -76,24 +75,30 @@ class Killer:
 
         All workers are frozen for the look, so that what was seen still holds at the kill.
         """
+        worker = self._shop.workers[kill.worker]
         self._signal_all(signal.SIGSTOP)
-        hit = self._all_calling() if kill.calling else self._all_busy()
+        caught = self._calls_of(worker) if kill.calling else []
+        hit = len(caught) >= SLOTS if kill.calling else self._busy()
         if hit:
-            self._shop.workers[kill.worker].kill()
+            worker.kill()
             self._last = time.time()
             self.kills += 1
+            self.caught += caught
         self._signal_all(signal.SIGCONT)
         if hit:
-            self._shop.workers[kill.worker].start()
+            worker.start()
 
-    def _all_calling(self) -> bool:
-        return int(self._witness.servers()["answering"]) >= SLOTS
+    def _calls_of(self, worker: Worker) -> list[str]:
+        calls = self._witness.servers()["answering"]
+        return [call["order"] for call in calls if worker.owns(int(call["client"].partition("/")[2]))]
 
-    def _all_busy(self) -> bool:
+    def _busy(self) -> bool:
         # Celery's Redis transport fetches a message with one command and notes it down with
         # another; a worker that dies in between loses it, and nothing on top can mend that.
         # A worker whose slots are full does not fetch, if it acknowledges late.
-        return not self._acks_late or self._witness.taken_since(self._last) >= SLOTS
+        consumers = self._witness.consumers()
+        held = self._witness.taken_since(self._last)
+        return consumers > 0 and (not self._acks_late or held >= SLOTS * consumers)
 
     def _signal_all(self, number: signal.Signals) -> None:
         for worker in self._shop.workers:

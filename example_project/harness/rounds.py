@@ -13,10 +13,8 @@ from .processes import Shop, shop
 from .screen import Screen
 from .witness import Sighting, Witness
 
-SETTLE_S = 1.5
-"""Seconds without change after which a finished round is over."""
-PATIENCE_S = 5.0
-"""Seconds without change after which an unfinished round is over: nothing is coming any more."""
+QUIET_S = 5.0
+"""Seconds without change after which a round is over: longer than any lease of the shop's settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +23,10 @@ class Outcome:
 
     column: Column
     seen: Sighting
+    shop: Shop
     plan: Plan
     kills: int
+    caught: list[str]
     seconds: float
 
 
@@ -43,9 +43,11 @@ def play(column: Column, folder: Path, orders: int, seed: int, screen: Screen) -
             screen.progress(column.name, seen, killer.kills)
         return Outcome(
             column=column,
+            shop=running,
             plan=plan,
             seen=witness.look(),
             kills=killer.kills,
+            caught=killer.caught,
             seconds=time.monotonic() - started,
         )
 
@@ -72,6 +74,6 @@ def until_quiet(witness: Witness) -> Iterator[Sighting]:
         yield seen
         if seen != last or seen.messages:
             last, moved = seen, time.monotonic()
-        elif time.monotonic() - moved > (SETTLE_S if seen.finished else PATIENCE_S):
+        elif time.monotonic() - moved > QUIET_S:
             return
         time.sleep(0.02)

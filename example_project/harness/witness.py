@@ -40,8 +40,8 @@ class Sighting:
     """Money that the gateway took for orders already charged."""
     asked: int
     """Calls that only asked, and changed nothing."""
-    answering: int
-    """Calls whose effect is done and whose answer is on its way."""
+    answering: list[dict[str, str]]
+    """Clients that wait for an answer: the effect is done, and they do not know it yet."""
     accounts: tuple[Account, ...]
     reports: tuple[int, ...]
     messages: int
@@ -67,12 +67,6 @@ class Sighting:
     def awarded(self) -> int:
         """Customers with all the points that they are due, or more."""
         return sum(account.points >= account.due for account in self.accounts)
-
-    @property
-    def finished(self) -> bool:
-        """Whether everything that customers and shop are due is there."""
-        served = self.shipped == self.orders and self.awarded == len(self.accounts)
-        return served and bool(self.reports)
 
 
 class Witness:
@@ -101,9 +95,14 @@ class Witness:
         """Count the messages that workers took since then and have not acknowledged."""
         return int(self._redis.zcount("unacked_index", moment, "+inf"))
 
+    def consumers(self) -> int:
+        """Count the workers that take messages: each has one connection for it."""
+        return sum(client["cmd"] == "brpop" for client in self._redis.client_list())
+
     def messages(self) -> list[bytes]:
         """Return the raw messages that wait in the broker, the first to be taken first."""
-        return self._redis.lrange("celery", 0, -1)[::-1]
+        waiting: list[Any] = self._redis.lrange("celery", 0, -1)
+        return waiting[::-1]
 
     def send_again(self, message: bytes) -> None:
         """Deliver the same message once more, byte for byte, behind all others."""

@@ -57,11 +57,11 @@ class Order(models.Model):
     @classmethod
     def summary(cls, order_id: int) -> dict[str, Any]:
         """Return what the order's page shows, from the cache where it is there."""
-
-        def read() -> dict[str, Any]:
-            return cls.objects.filter(pk=order_id).values("number", "status", "total_cents").get()
-
-        found: dict[str, Any] = cache.get_or_set(f"order:{order_id}", read, timeout=300)
+        key = f"order:{order_id}"
+        found: dict[str, Any] | None = cache.get(key)
+        if found is None:
+            found = cls.objects.values("number", "status", "total_cents").get(pk=order_id)
+            cache.set(key, found, timeout=300)
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -12,7 +13,8 @@ from django.conf import settings
 
 def _call(path: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(settings.OUTSIDE_URL + path, data=data), timeout=10) as reply:
+    request = Request(settings.OUTSIDE_URL + path, data, {"User-Agent": f"shop/{os.getpid()}"})
+    with urlopen(request, timeout=10) as reply:
         return json.load(reply)
 
 

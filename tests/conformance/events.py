@@ -7,24 +7,20 @@ from dataclasses import dataclass
 
 from celery_replay.clock import SECOND, Micros
 from celery_replay.states import Reason, RowStatus
-from tests.conformance import setup
-from tests.conformance.worker import OUTCOMES, RUNNING, TRACER, Worker
+from tests.conformance.worker import OUTCOMES, RUNNING
 from tests.conformance.world import World
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that can happen."""
+    """One thing that can happen, to this world or to a copy of it."""
 
-    label: str
-    happen: Callable[[], object]
+    kind: str
+    subject: object
+    happen: Callable[[World], object]
+    detail: object = ""
 
     def __repr__(self) -> str:
-        return self.label
-
-
-def event(label: str, function: Callable[..., object], *arguments: object) -> Event:
-    return Event(label, lambda: function(*arguments))
+        return f"{self.kind}: {self.subject} {self.detail}".rstrip()
 
 
 def calm(world: World) -> list[Event]:
@@ -38,85 +34,95 @@ def faults(world: World) -> list[Event]:
 
 
 def passing(world: World) -> list[Event]:
-    """Return the ways in which time can pass: a little, or to a deadline; every heartbeat beats, or one is starved."""
-    deadlines = sorted({at + 1 - world.clock.now for at in _deadlines(world) if at >= world.clock.now})
+    """Return the ways in which time can pass: a little, or past a deadline."""
+    little = world.clock.now + 10 * SECOND
+    return [event for until in (little, *deadlines(world)) for event in passing_until(world, until)]
+
+
+def passing_until(world: World, until: Micros) -> list[Event]:
+    """Return the ways in which time can pass until then: every heartbeat beats, or one is starved."""
+    duration = until - world.clock.now
+    living = [frozenset({worker.name}) for worker in world.workers if worker.at in RUNNING]
     return [
-        event(f"{duration / SECOND:.0f} s pass, starved: {sorted(starved) or 'nobody'}", world.advance, duration, starved)
-        for duration in [10 * SECOND, *deadlines]
-        for starved in _starvable(world)
+        Event(
+            "time passes",
+            f"{duration / SECOND:.0f} s",
+            lambda world, starved=starved: world.advance(duration, starved),  # type: ignore[misc]
+            f"while {min(starved)} is starved" if starved else "",
+        )
+        for starved in (frozenset[str](), *living)
     ]
 
 
+def deadlines(world: World) -> list[Micros]:
+    """Return the moments at which something may be over, soonest first."""
+    times = [row.wake_at for row in world.store.rows()]
+    for job in filter(None, map(world.job, world.submissions)):
+        leases = (job.lease_until, job.reserved_until, job.canvas_until, job.reap_at)
+        times += [at for at in leases if at is not None]
+    return sorted({at + 1 for at in times if at >= world.clock.now})
+
+
 def _workers(world: World) -> Iterator[Event]:
-    idle = [worker for worker in world.workers if worker.at == "idle"]
-    for worker in world.workers:
+    idle = [number for number, worker in enumerate(world.workers) if worker.at == "idle"]
+    for number, worker in enumerate(world.workers):
         if worker.at != "idle":
-            yield event(f"{worker} goes on", worker.step)
+            yield Event("goes on", worker, lambda world, n=number: world.workers[n].step())  # type: ignore[misc]
         if worker.flags or (worker.at in RUNNING and worker.settled):
-            yield event(f"{worker} flushes", world.flush, worker)
+            yield Event("flushes", worker, lambda world, n=number: world.flush(world.workers[n]))  # type: ignore[misc]
     for message in world.broker.queue if idle else ():
         for ending in OUTCOMES:
-            yield event(f"{idle[0]} receives {message}, will {ending}", idle[0].receive, message, ending)
+            yield Event(
+                "receives",
+                message,
+                lambda world, m=message, e=ending: world.workers[idle[0]].receive(m, e),  # type: ignore[misc]
+                ending,
+            )
     for message in world.orphans():
-        yield event(f"redelivery of {message}", world.broker.restore, message.tag)
+        yield Event("redelivery", message, lambda world, tag=message.tag: world.broker.restore(tag))  # type: ignore[misc]
 
 
 def _steward(world: World) -> Iterator[Event]:
     now = world.clock.now
     in_hand = {row.submission for row in world.to_publish}
     if any(row.wake_at <= now and row.submission not in in_hand for row in world.store.rows()):
-        yield event("release of what is due", world.release_due)
+        yield Event("release of what is due", "", World.release_due)
     for row in world.to_publish:
-        yield event(f"publish of the row of {row.submission}.{row.generation}", world.publish, row)
+        yield Event("publish", row.submission, lambda world, row=row: world.publish(row))  # type: ignore[misc]
     for row in world.to_mark:
-        yield event(f"mark of the row of {row.submission}.{row.generation}", world.mark, row)
+        yield Event("mark", row.submission, lambda world, row=row: world.mark(row))  # type: ignore[misc]
     for news in set(world.news):
-        yield event(f"news of {news.submission}.{news.generation} heard", world.hear, news)
-    jobs = [world.job(submission) for submission in world.submissions]
-    if any(job and job.reap_at is not None and job.reap_at <= now for job in jobs):
-        yield event("reaper", world.store.reap)
+        yield Event("heard", news.submission, lambda world, news=news: world.hear(news))  # type: ignore[misc]
+    if any(job.reap_at is not None and job.reap_at <= now for job in filter(None, map(world.job, world.submissions))):
+        yield Event("reaper", "", lambda world: world.store.reap())
 
 
 def _crashes(world: World) -> Iterator[Event]:
-    for worker in world.workers:
+    for number, worker in enumerate(world.workers):
         if worker.at != "idle" or worker.flags:
-            yield event(f"{worker} CRASHES", world.crash, worker)
+            yield Event("CRASH", worker, lambda world, n=number: world.crash(world.workers[n]))  # type: ignore[misc]
         if worker.at != "idle":
             for reason in (Reason.WORKER_LOST, Reason.REVOKED):
-                yield event(f"{worker} is KILLED: {reason}", world.kill, worker, reason)
+                yield Event(
+                    "KILL",
+                    worker,
+                    lambda world, n=number, why=reason: world.kill(world.workers[n], why),  # type: ignore[misc]
+                    reason,
+                )
 
 
 def _broker_faults(world: World) -> Iterator[Event]:
     orphans = world.orphans()
     for message in world.broker.unacked.values():
         if message not in orphans:
-            yield event(f"EARLY redelivery of {message}", world.broker.restore, message.tag)
+            yield Event("EARLY redelivery", message, lambda world, tag=message.tag: world.broker.restore(tag))  # type: ignore[misc]
 
 
 def _steward_faults(world: World) -> Iterator[Event]:
     if world.to_publish or world.to_mark:
-        yield event("the steward CRASHES with rows in its hands", world.drop_rows)
+        yield Event("CRASH", "steward with rows in hand", World.drop_rows)
     for row in world.store.rows():
         if row.status is RowStatus.RELEASED and row not in world.to_publish:
-            yield event(f"another steward has the row of {row.submission}", world.to_publish.append, row)
+            yield Event("SECOND steward has the row", row.submission, lambda world, row=row: world.to_publish.append(row))  # type: ignore[misc]
     for news in set(world.news):
-        yield event(f"news of {news.submission}.{news.generation} LOST", world.news.remove, news)
-
-
-def _deadlines(world: World) -> Iterator[Micros]:
-    yield from (row.wake_at for row in world.store.rows())
-    for submission in world.submissions:
-        job = world.job(submission)
-        if job is not None:
-            times = (job.lease_until, job.reserved_until, job.canvas_until, job.reap_at)
-            yield from (at for at in times if at is not None)
-    yield world.clock.now + setup.CANVAS
-
-
-def _starvable(world: World) -> list[frozenset[str]]:
-    living = [worker for worker in world.workers if worker.at in RUNNING + TRACER]
-    return [frozenset(), *(frozenset({worker.name}) for worker in living if _beats(worker))]
-
-
-def _beats(worker: Worker) -> bool:
-    return worker.at in RUNNING
+        yield Event("LOST news", news.submission, lambda world, news=news: world.news.remove(news))  # type: ignore[misc]

@@ -44,7 +44,6 @@ class Worker:
     nonce: str = ""
     doubt: bool = False
     """An earlier attempt's effect is unsettled, and this one has not found out."""
-    stale_step: StepRecord | None = None
     settled: list[StepRecord] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     """Canvas flags that wait for the next flush; they die with the process."""
@@ -69,6 +68,10 @@ class Worker:
         return self.world.setup.claim or self.submission
 
     @property
+    def verifies(self) -> bool:
+        return self.world.setup.incomplete is OnIncomplete.VERIFY
+
+    @property
     def fence(self) -> int:
         return self.job.fence if self.job else 0
 
@@ -77,7 +80,7 @@ class Worker:
         self.world.broker.hand_out(message)
         again = ending in ("retry", "replace")
         self.ending = "ok" if again and message.generation >= self.world.setup.retries else ending
-        self.message, self.job, self.nonce, self.doubt, self.stale_step = message, None, "", False, None
+        self.message, self.job, self.nonce, self.doubt = message, None, "", False
         self.settled = []
         self.at = "ack_first" if self.world.setup.ack is AckMode.EARLY else "open"
 
@@ -140,7 +143,7 @@ class Worker:
             failure=Failure(type="ValueError", message="no") if failed else None,
             failure_json='{"type": "ValueError"}' if failed else None,
             unsettled=self.doubt,
-            steps=tuple(self.settled) + ((self.stale_step,) if self.stale_step and not self.doubt else ()),
+            steps=tuple(self.settled),
         )
         closing, rows = world.store.close(self.job, ending)
         world.to_publish.extend(rows)
@@ -177,9 +180,9 @@ def _open(worker: Worker) -> None:
 
 
 def _first_station(worker: Worker, answer: Admission) -> str:
-    if answer.incomplete and worker.world.setup.incomplete is OnIncomplete.VERIFY:
-        return "verify"
-    return "apply" if worker.world.setup.whole else "claim"
+    if not worker.world.setup.whole:
+        return "claim"
+    return "verify" if answer.incomplete and worker.verifies else "apply"
 
 
 def _verify(worker: Worker) -> None:
@@ -187,18 +190,16 @@ def _verify(worker: Worker) -> None:
     world, target = worker.world, worker.world.target
     careless = "verify_fences" in world.setup.bad_habits
     if not careless and not target.register(worker.identity, worker.fence):
-        worker.close(Outcome.INTERRUPTED)
+        worker.close(Outcome.REFUSED)
         worker.lost()
         return
     worker.doubt = False
-    stored = [step for step in world.store.steps(worker.identity) if step.state is StepState.CLAIMED]
     if target.effects.get(worker.identity):
-        worker.settled = [_settled(worker)]
+        worker.settled = [] if world.setup.whole else [_settled(worker)]
         worker.ending = "ok" if world.setup.whole else worker.ending
         worker.at = "end"
     else:
-        worker.stale_step = stored[0] if stored else None
-        worker.at = "apply" if world.setup.whole else "claim"
+        worker.at = "apply"
 
 
 def _claim(worker: Worker) -> None:
@@ -213,14 +214,15 @@ def _claim(worker: Worker) -> None:
     if not ours:
         worker.lost()
         return
-    worker.stale_step = None
     worker.world.accepted(worker, "claim")
-    if earlier is not None and earlier.state is StepState.SETTLED:
+    if earlier is None:
+        worker.at = "apply"
+    elif earlier.state is StepState.SETTLED:
         worker.doubt = False
         worker.at = "end"
     else:
-        worker.world.claimed(worker, earlier)
-        worker.at = "apply"
+        worker.world.claimed_over(worker, earlier)
+        worker.at = "verify" if worker.verifies else "apply"
 
 
 def _apply(worker: Worker) -> None:
@@ -232,7 +234,7 @@ def _apply(worker: Worker) -> None:
         worker.settled = [] if world.setup.whole else [_settled(worker)]
         worker.at = "end"
     else:
-        worker.close(Outcome.INTERRUPTED)
+        worker.close(Outcome.REFUSED)
         worker.lost()
 
 

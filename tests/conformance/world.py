@@ -9,7 +9,7 @@ from celery_replay.admission import Admission
 from celery_replay.clock import SECOND, Micros
 from celery_replay.lifecycle import News
 from celery_replay.records import Job, Row, StepRecord
-from celery_replay.states import AckMode, Outcome, Reason, StepState, Verdict
+from celery_replay.states import AckMode, Outcome, Reason, Verdict
 from celery_replay.stores.base import Pulse, Store
 from tests.conformance import setup
 from tests.conformance.outside import Backend, Broker, Message, Target
@@ -86,9 +86,9 @@ class World:
         if self.owners.get(worker.identity) != worker.nonce:
             self.violations.append(f"P4: {what} of {worker.nonce} accepted, which is not the owner")
 
-    def claimed(self, worker: Worker, earlier: StepRecord | None) -> None:
-        if earlier and earlier.state is StepState.CLAIMED and not worker.incomplete and earlier.nonce != worker.nonce:
-            self.violations.append(f"P1: {worker.nonce} was not told of the unsettled step of {earlier.nonce}")
+    def claimed_over(self, worker: Worker, earlier: StepRecord) -> None:
+        if not worker.incomplete and earlier.nonce != worker.nonce:
+            self.violations.append(f"P1: OPEN did not tell {worker.nonce} of the unsettled step of {earlier.nonce}")
 
     def job(self, submission: str) -> Job | None:
         return self.store.job(submission)

@@ -1,12 +1,15 @@
-"""Django stores on any database: migrated once per process, emptied for each store."""
+"""Django stores on any database: migrated once per process, emptied for each store.
+
+They need no test database of pytest-django's, but its leave: use `with django_db_blocker.unblock():`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Callable
 
 from celery_replay.clock import Micros
+from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
@@ -17,7 +20,7 @@ from tests.support.database_urls import django_database
 
 APP = "django_celery_replay"
 _migrated: set[str] = set()
-_numbers = itertools.count()
+_stores: list[DjangoStore] = []
 
 
 def database_alias(url: str) -> str:
@@ -44,13 +47,19 @@ def make_django_store(url: str, now: Callable[[], Micros] | None = None, *, empt
     alias = database_alias(url)
     if empty:
         empty_tables(alias)
-    return DjangoStore(alias, now=now)
+    store = DjangoStore(alias, now=now)
+    _stores.append(store)
+    return store
+
+
+def close_stores() -> None:
+    """Close the connections of all stores that were made here."""
+    while _stores:
+        _stores.pop().close_connections()
 
 
 def empty_tables(alias: str) -> None:
     """Delete all records of celery-replay."""
-    from django.apps import apps
-
     connection = direct_connection(alias)
     tables = [m._meta.db_table for m in apps.get_app_config(APP).get_models() if m.__name__ != "SchemaInfo"]
     with connection.cursor() as cursor:
@@ -60,10 +69,9 @@ def empty_tables(alias: str) -> None:
 
 
 def direct_connection(alias: str) -> BaseDatabaseWrapper:
-    """Return a connection that pytest-django does not block; the caller closes it."""
+    """Return a connection that no other code uses; the caller closes it."""
     connection = private_connection(alias)
     connection.connect()
-    connection.ensure_connection = lambda: None  # type: ignore[method-assign]
     return connection
 
 

@@ -80,7 +80,7 @@ class LocalWorker:
 
     def version(self) -> str:
         """Return the version of Celery, the same as the test's."""
-        return celery.__version__
+        return str(celery.__version__)
 
     def log_level(self) -> str:
         """Return the level that the worker logs at."""
@@ -95,7 +95,7 @@ class LocalWorker:
         return next(iter(self.process.options.queues), "celery")
 
 
-class LocalCeleryWorker(CeleryTestWorker):  # type: ignore[misc]
+class LocalCeleryWorker(CeleryTestWorker):
     """A pytest-celery worker node whose name and processes are read here, not in a container."""
 
     container: LocalWorker

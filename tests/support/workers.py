@@ -16,6 +16,7 @@ import psutil
 from tests.support.processes import LoggedProcess
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCES = (str(ROOT), str(ROOT / "django_app"))
 # A worker says hello and waits for an answer for a second before it is ready; tests have no use for it.
 QUIET = ("--without-mingle", "--without-gossip", "--without-heartbeat")
 
@@ -34,7 +35,7 @@ class WorkerOptions:
     broker_url: str | None = None
     result_backend: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    """Added to this process's environment; PYTHONPATH is put before the root of the repository."""
+    """Added to this process's environment; PYTHONPATH is put before the sources."""
     arguments: Sequence[str] = QUIET
     """More arguments of `celery worker`."""
     log_level: str = "INFO"
@@ -117,7 +118,7 @@ class WorkerProcess(LoggedProcess):
         inherited = {key: value for key, value in os.environ.items() if key != "DJANGO_SETTINGS_MODULE"}
         chosen = {"CELERY_BROKER_URL": options.broker_url, "CELERY_RESULT_BACKEND": options.result_backend}
         given = {key: value for key, value in chosen.items() if value is not None} | dict(options.env)
-        paths = [given.pop("PYTHONPATH", ""), str(ROOT), inherited.get("PYTHONPATH", "")]
+        paths = [given.pop("PYTHONPATH", ""), *SOURCES, inherited.get("PYTHONPATH", "")]
         return {
             **inherited,
             # As root, Celery would refuse to start with pickle among the accepted serializers.

@@ -1,10 +1,13 @@
-import django_celery_replay.fields
+from typing import Any
+
 from django.db import migrations, models
+
+import django_celery_replay.fields
 
 SCHEMA_VERSION = 1
 
 
-def write_version(apps, schema_editor):
+def write_version(apps: Any, schema_editor: Any) -> None:
     """Write the version of the records, on the migration's own connection."""
     table = apps.get_model("django_celery_replay", "SchemaInfo")._meta.db_table
     schema_editor.execute(f"INSERT INTO {table} (id, version) VALUES (1, {SCHEMA_VERSION})")

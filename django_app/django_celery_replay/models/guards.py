@@ -38,4 +38,4 @@ class Marker(models.Model):
         indexes = [models.Index(fields=["marked_at"], name="replay_marker_age")]
 
     def __str__(self) -> str:
-        return self.identity
+        return str(self.identity)

@@ -28,7 +28,7 @@ class TraceChunk(models.Model):
         indexes = [models.Index(fields=["trace_id"], name="replay_chunk_trace")]
 
     def __str__(self) -> str:
-        return self.chunk_id
+        return str(self.chunk_id)
 
 
 class Blob(models.Model):
@@ -38,7 +38,7 @@ class Blob(models.Model):
     body = models.BinaryField()
 
     def __str__(self) -> str:
-        return self.reference
+        return str(self.reference)
 
 
 class DeadLetter(models.Model):

@@ -1,0 +1,1 @@
+"""What celery-replay costs, measured against plain Celery and against what users would pick instead."""

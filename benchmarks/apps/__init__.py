@@ -1,0 +1,1 @@
+"""One small Celery app per variant; each has a task `benchmarks.job` that takes a number."""

@@ -1,0 +1,15 @@
+"""The Django project of those variants that keep records in its database."""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.database_urls import django_database
+
+SECRET_KEY = "only for benchmarks"
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = ["django.contrib.contenttypes", "django_celery_results", "django_celery_replay"]
+DATABASES = {"default": django_database(os.environ["BENCH_DATABASE_URL"])}
+if os.environ.get("BENCH_SYNCHRONOUS_COMMIT"):
+    DATABASES["default"]["OPTIONS"] = {"options": f"-c synchronous_commit={os.environ['BENCH_SYNCHRONOUS_COMMIT']}"}

@@ -1,0 +1,43 @@
+"""The task class for Django projects."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from celery.contrib.django.task import DjangoTask
+
+from celery_replay.targets import Marker, Target, Watch
+from celery_replay.task import ReplayTask as CoreTask
+
+
+class DjangoTarget:
+    """Django databases as a target of guarded effects.
+
+    Their models are imported at first use: Celery makes its task class before Django has loaded the models.
+    """
+
+    def fenced(self, using: str, name: str, token: int) -> AbstractContextManager[None]:
+        """Begin a transaction that a newer owner's token refuses."""
+        from .fencing import fenced
+
+        return fenced(using, name, token)
+
+    def marked(self, using: str, identity: str, nonce: str) -> AbstractContextManager[Marker]:
+        """Begin a transaction with a unique marker row as its first statement."""
+        from .markers import marked
+
+        return marked(using, identity, nonce)
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Watch this thread's transactions."""
+        from .rollbacks import watch_rollbacks
+
+        return watch_rollbacks()
+
+
+class ReplayTask(CoreTask, DjangoTask):
+    """celery-replay's task with Django's `delay_on_commit()`, guarded transactions and detection of rollbacks."""
+
+    abstract = True
+    replay_target: ClassVar[Target | None] = DjangoTarget()

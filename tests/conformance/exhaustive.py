@@ -1,0 +1,285 @@
+"""Walk every interleaving of a small world, breadth first, on the real rules and the store in memory.
+
+The first trace that is found for a broken property is a shortest one. Two worlds are the same where only names differ:
+times count as distances to now, nonces, tags and fences by their order.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from celery_replay.records import Job, Row
+from celery_replay.states import Reason
+from celery_replay.stores.memory import MemoryStore
+from tests.conformance import events
+from tests.conformance.events import Event
+from tests.conformance.properties import always, at_rest
+from tests.conformance.setup import Setup
+from tests.conformance.worker import Worker
+from tests.conformance.world import Clock, World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How many faults an exploration may use."""
+
+    crashes: int = 1
+    lapses: int = 1
+    """How often time may pass while somebody works."""
+    again: int = 0
+    """Redeliveries beside a living holder."""
+    endings: tuple[str, ...] = ("ok",)
+
+
+@dataclass
+class Findings:
+    """What an exploration met."""
+
+    states: int = 0
+    moves: int = 0
+    complete: bool = True
+    broken: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    """By property: what is broken, and the shortest way there."""
+
+
+def explore(setup: Setup, budget: Budget, *, limit: int = 200_000, stop_at: str | None = None) -> Findings:
+    """Visit every world that can be reached, and check the properties in each."""
+    first = World(setup, MemoryStore)
+    todo = deque([(0, first, budget)])
+    seen: dict[Hashable, int] = {(identity(first), budget): 0}
+    parents: list[tuple[int, str]] = [(-1, "")]
+    calm_edges: list[list[int]] = []
+    findings = Findings()
+
+    def note(texts: Iterable[str], number: int) -> bool:
+        broken = list(texts)
+        for text in broken:
+            findings.broken.setdefault(text.partition(":")[0], (text, _trace(parents, number)))
+        return bool(broken)
+
+    while todo:
+        number, world, left = todo.popleft()
+        calm_edges += [[] for _ in range(number + 1 - len(calm_edges))]
+        if note(always(world), number):
+            continue
+        moved = False
+        for event, rest, fault in _steps(world, left):
+            findings.moves += 1
+            after = clone(world)
+            event.happen(after)
+            key = (identity(after), rest)
+            target = seen.get(key)
+            if target == number:
+                continue
+            moved = moved or not fault
+            if target is None:
+                target = seen[key] = len(parents)
+                parents.append((number, repr(event)))
+                todo.append((target, after, rest))
+            if not fault:
+                calm_edges[number].append(target)
+        if not moved:
+            note(at_rest(world), number)
+        if (stop_at and stop_at in findings.broken) or len(parents) > limit:
+            findings.complete = not todo
+            break
+    findings.states = len(parents)
+    loop = _cycle(calm_edges, len(parents))
+    if loop is not None:
+        findings.broken.setdefault("P6", ("P6: goes round for ever", _trace(parents, loop)))
+    return findings
+
+
+def _steps(world: World, left: Budget) -> Iterator[tuple[Event, Budget, bool]]:
+    """Yield every event, what is left of the budget after it, and whether it is a fault."""
+    for event in events.calm(world):
+        if event.kind != "receives" or event.detail in left.endings:
+            yield event, left, False
+    for event in events.faults(world):
+        rest = _spend(event, left)
+        if rest is not None:
+            yield event, rest, True
+    busy = any(worker.at != "idle" or worker.flags for worker in world.workers)
+    if busy and not left.lapses:
+        return
+    rest = replace(left, lapses=left.lapses - 1) if busy else left
+    # Who is idle needs no leap over several deadlines.
+    for until in events.deadlines(world)[: None if busy else 1]:
+        for event in events.passing_until(world, until):
+            yield event, rest, busy
+
+
+def _spend(event: Event, left: Budget) -> Budget | None:
+    if event.detail is Reason.REVOKED:
+        return None
+    if event.kind == "EARLY redelivery":
+        return replace(left, again=left.again - 1) if left.again else None
+    return replace(left, crashes=left.crashes - 1) if left.crashes else None
+
+
+def clone(world: World) -> World:
+    """Copy a world, so that both can go on by themselves."""
+    twin = copy.copy(world)
+    twin.clock = Clock(world.clock.now)
+    twin.store = MemoryStore(twin.clock)
+    old, new = world.store._tables, twin.store._tables  # type: ignore[attr-defined]
+    for name, table in vars(old).items():
+        setattr(new, name, dict(table))
+    twin.broker = replace(world.broker, queue=list(world.broker.queue), unacked=dict(world.broker.unacked))
+    target, backend = world.target, world.backend
+    twin.target = replace(target, effects=dict(target.effects), tokens=dict(target.tokens))
+    twin.backend = replace(
+        backend,
+        results=dict(backend.results),
+        callbacks={key: set(ids) for key, ids in backend.callbacks.items()},
+        parts=dict(backend.parts),
+    )
+    twin.workers = [
+        replace(worker, world=twin, flags=list(worker.flags), settled=list(worker.settled))
+        for worker in world.workers
+    ]
+    for name in ("to_publish", "to_mark", "news", "log", "violations"):
+        setattr(twin, name, list(getattr(world, name)))
+    for name in ("uncertain_count", "unseen", "canvas_lost", "revoked"):
+        setattr(twin, name, set(getattr(world, name)))
+    for name in ("owners", "fences"):
+        setattr(twin, name, dict(getattr(world, name)))
+    return twin
+
+
+def identity(world: World) -> Hashable:
+    """Return what tells this world from others; names that don't matter are replaced by their order."""
+    names = _Names(world.clock.now)
+    store = world.store
+    jobs = [store.job(submission) for submission in world.submissions]
+    workers = sorted((_worker(names, worker) for worker in world.workers), key=repr)
+    return (
+        tuple(_job(names, job) for job in jobs),
+        tuple(_row(names, row) for row in store.rows()),
+        tuple((letter.submission, letter.state) for letter in store.letters()),
+        tuple(
+            (step.scope, step.state, names.nonce(step.nonce))
+            for scope in sorted({job.identity for job in jobs if job})
+            for step in store.steps(scope)
+        ),
+        tuple(workers),
+        tuple(sorted((m.submission, m.generation, names.tag(m.tag)) for m in world.broker.unacked.values())),
+        tuple(sorted((m.submission, m.generation) for m in world.broker.queue)),
+        tuple(_row(names, row) for row in world.to_publish),
+        tuple(_row(names, row) for row in world.to_mark),
+        tuple(sorted((n.submission, n.generation, n.final, names.process(n.worker, n.pid)) for n in world.news)),
+        tuple(sorted(world.target.effects.items())),
+        tuple((key, names.fence(world, token)) for key, token in sorted(world.target.tokens.items())),
+        tuple(sorted(world.backend.results.items())),
+        tuple((key, tuple(sorted(ids))) for key, ids in sorted(world.backend.callbacks.items())),
+        tuple(sorted(world.backend.parts.items())),
+        tuple((key, names.nonce(nonce)) for key, nonce in sorted(world.owners.items())),
+        world.zombies,
+        tuple(sorted(world.uncertain_count)),
+        tuple(sorted(world.unseen)),
+        tuple(sorted(world.canvas_lost)),
+        tuple(world.violations),
+    )
+
+
+class _Names:
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._order: dict[tuple[str, Any], int] = {}
+
+    def _ordered(self, kind: str, name: Any) -> int:
+        return self._order.setdefault((kind, name), len(self._order))
+
+    def nonce(self, nonce: str) -> int:
+        return self._ordered("nonce", nonce) if nonce else -1
+
+    def tag(self, tag: int) -> int:
+        return self._ordered("tag", tag)
+
+    def process(self, worker: str, pid: int) -> int:
+        return self._ordered("process", (worker, pid))
+
+    def until(self, at: int | None) -> int | None:
+        return None if at is None else max(at - self._now, 0)
+
+    def fence(self, world: World, fence: int) -> int:
+        known = {job.fence for job in map(world.job, world.submissions) if job}
+        known |= {worker.fence for worker in world.workers} | set(world.target.tokens.values())
+        return sorted(known).index(fence)
+
+
+def _job(names: _Names, job: Job | None) -> Hashable:
+    if job is None:
+        return None
+    return (
+        job.claim,
+        job.generation,
+        job.status,
+        names.nonce(job.nonce),
+        names.until(job.lease_until),
+        names.until(job.reserved_until),
+        job.canvas_advanced,
+        names.until(job.canvas_until),
+        job.unsettled,
+        job.waiters,
+        job.letter,
+        job.canvas_unknown,
+        job.origin,
+        names.process(job.worker, job.pid),
+        names.until(job.reap_at),
+    )
+
+
+def _row(names: _Names, row: Row) -> Hashable:
+    revision = names._ordered("revision", (row.submission, row.revision))
+    return (row.submission, row.generation, row.status, revision, row.subject, names.until(row.wake_at), row.message)
+
+
+def _worker(names: _Names, worker: Worker) -> Hashable:
+    busy = worker.at != "idle"
+    message = worker.message if busy else None
+    return (
+        worker.at,
+        message and (message.submission, message.generation, names.tag(message.tag)),
+        names.nonce(worker.nonce) if busy else -1,
+        names.process(worker.name, worker.pid) if busy else -1,
+        worker.doubt,
+        bool(worker.settled),
+        tuple(worker.flags),
+        worker.ending if busy else "",
+    )
+
+
+def _trace(parents: list[tuple[int, str]], number: int) -> list[str]:
+    steps = []
+    while number > 0:
+        number, label = parents[number]
+        steps.append(label)
+    return steps[::-1]
+
+
+def _cycle(graph: list[list[int]], size: int) -> int | None:
+    """Find a world on a cycle of moves without a fault: some fair run never comes to rest."""
+    graph = graph + [[]] * (size - len(graph))
+    colour = bytearray(size)
+    for root in range(size):
+        if colour[root]:
+            continue
+        colour[root] = 1
+        stack = [(root, iter(graph[root]))]
+        while stack:
+            node, children = stack[-1]
+            child = next((c for c in children if colour[c] != 2), None)
+            if child is None:
+                colour[node] = 2
+                stack.pop()
+            elif colour[child]:
+                return child
+            else:
+                colour[child] = 1
+                stack.append((child, iter(graph[child])))
+    return None

@@ -1,0 +1,69 @@
+"""Stores and business databases on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connections
+from pytest_django.plugin import DjangoDbBlocker
+
+from django_celery_replay.store import DjangoStore
+from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
+
+VENDORS = ["sqlite", "postgresql"]
+
+
+@pytest.fixture(scope="session")
+def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Name an SQLite file."""
+    path: Path = tmp_path_factory.mktemp("replay") / "replay.sqlite3"
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(autouse=True)
+def _databases_allowed(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Let every test connect: the databases here are not pytest-django's."""
+    with django_db_blocker.unblock():
+        yield
+
+
+@pytest.fixture(params=VENDORS)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Name a database, one of each vendor after the other."""
+    name = "sqlite_url" if request.param == "sqlite" else "postgres_dsn"
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[DjangoStore]:
+    """Lend an empty store."""
+    yield make_django_store(database_url)
+    close_stores()
+
+
+@pytest.fixture
+def postgres_store(postgres_dsn: str) -> Iterator[DjangoStore]:
+    """Lend an empty store on PostgreSQL."""
+    yield make_django_store(postgres_dsn)
+    close_stores()
+
+
+@pytest.fixture
+def business(database_url: str) -> Iterator[str]:
+    """Lend the alias of a business database with empty guard tables."""
+    alias = database_alias(database_url)
+    empty_tables(alias)
+    yield alias
+    connections[alias].close()
+
+
+@pytest.fixture
+def postgres_business(postgres_dsn: str) -> Iterator[str]:
+    """Lend the alias of a business database on PostgreSQL."""
+    alias = database_alias(postgres_dsn)
+    empty_tables(alias)
+    yield alias
+    connections[alias].close()

@@ -1,0 +1,209 @@
+"""OPEN and CLOSE in one statement do what the rules do step by step."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from celery_replay.clock import SECOND
+from celery_replay.states import AckMode, Outcome, StepState, Verdict
+from celery_replay.stores.base import Store
+from django_celery_replay.store import DjangoStore
+from tests.django_store.builders import ask, chunk, delivery, ending, step
+from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
+
+NOW = 1_800_000_000 * SECOND
+
+
+class LongWay(DjangoStore):
+    """Takes no shortcuts."""
+
+    _admit_new = Store._admit_new
+    _close_own = Store._close_own
+
+
+@contextmanager
+def round_trips(store: DjangoStore) -> Iterator[Callable[[], int]]:
+    """Count how often a message to the server asks for an answer, as libpq writes it down."""
+    link = store._pool.take()
+    store._pool.give(link)
+    pgconn = link.connection.connection.pgconn
+    with tempfile.TemporaryFile("w+") as trace:
+
+        def count() -> int:
+            trace.seek(0)
+            lines = [line.split("\t") for line in trace.read().splitlines()]
+            return sum("F" in parts and ("Sync" in parts or "Query" in parts) for parts in lines)
+
+        pgconn.trace(trace.fileno())
+        try:
+            yield count
+        finally:
+            pgconn.untrace()
+
+
+def warm(store: DjangoStore) -> None:
+    """Let the driver prepare its statements, which takes one more round trip once per connection."""
+    for _ in range(5):
+        run(store)
+
+
+def run(store: DjangoStore, claims: bool = False) -> None:
+    of = ask(key="" if not claims else "key")
+    admission = store.open(of, [chunk(of)])
+    assert admission.verdict is Verdict.RUN
+    closing, _ = store.close(admission.facts.job, ending(of, result="1"), [chunk(of, 3)])
+    assert closing.accepted
+
+
+def test_a_job_costs_two_round_trips(postgres_store: DjangoStore) -> None:
+    warm(postgres_store)
+    with round_trips(postgres_store) as count:
+        run(postgres_store)
+        assert count() == 2
+
+
+def test_a_duplicate_costs_one_transaction(postgres_store: DjangoStore) -> None:
+    run(postgres_store, claims=True)
+    with round_trips(postgres_store) as count:
+        assert postgres_store.open(ask(key="key")).verdict is Verdict.FIRST_RESULT
+        assert count() <= 10
+
+
+def test_many_finished_jobs_cost_a_handful_of_round_trips(postgres_store: DjangoStore) -> None:
+    asks = [ask() for _ in range(50)]
+    for of in asks:
+        job = postgres_store.open(of).facts.job
+        postgres_store.close(job, ending(of, canvas=True))
+    with round_trips(postgres_store) as count:
+        postgres_store.flush([of.delivery.submission for of in asks], [chunk(of, 9) for of in asks])
+        assert count() <= 7
+    assert all(job.canvas_advanced for of in asks if (job := postgres_store.job(of.delivery.submission)))
+
+
+def test_times_are_the_servers_on_the_short_way_too(postgres_store: DjangoStore) -> None:
+    of = ask(published_at=5)
+    admission = postgres_store.open(of)
+    assert admission.facts.job == postgres_store.job(of.delivery.submission)
+    closing, _ = postgres_store.close(admission.facts.job, ending(of, canvas=True, result="1"))
+    assert closing.facts.job == postgres_store.job(of.delivery.submission)
+    assert list(closing.ended) == postgres_store.attempts(of.delivery.submission)
+
+
+before = st.sampled_from(["nothing", "parked", "held", "failed", "own", "succeeded"])
+between = st.sets(st.sampled_from(["waiter", "copy", "step", "other step", "reaped", "renewed", "taken over"]))
+options = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from(["", "k"]),
+        "ack": st.sampled_from(AckMode),
+        "is_step": st.booleans(),
+        "generation": st.integers(0, 1),
+        "published_at": st.sampled_from([None, NOW - SECOND]),
+        "expires_at": st.sampled_from([None, None, None, NOW + SECOND]),
+    }
+)
+ends = st.fixed_dictionaries(
+    {
+        "outcome": st.sampled_from(
+            [
+                Outcome.SUCCEEDED,
+                Outcome.SUCCEEDED,
+                Outcome.RETRY_SCHEDULED,
+                Outcome.FAILED,
+                Outcome.IGNORED,
+                Outcome.INTERRUPTED,
+                Outcome.REQUEUED,
+                Outcome.SUPERSEDED,
+            ]
+        ),
+        "canvas": st.booleans(),
+        "result": st.sampled_from([None, "null", '"\x00\ud800"']),
+        "unsettled": st.booleans(),
+        "reserve_us": st.sampled_from([0, 7 * SECOND]),
+    }
+)
+
+
+@given(before=before, between=between, options=options, ends=ends, chunks=st.integers(0, 3), settled=st.booleans())
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_the_short_way_leaves_what_the_long_way_leaves(
+    postgres_dsn: str, before: str, between: set[str], options: Any, ends: Any, chunks: int, settled: bool
+) -> None:
+    alias = database_alias(postgres_dsn)
+    found = []
+    for make in (make_django_store, lambda *_, **__: LongWay(alias, now=lambda: clock[0])):
+        clock = [NOW]
+        store = make(postgres_dsn, lambda clock=clock: clock[0], empty=False)
+        empty_tables(alias)
+        found.append(_play(store, clock, before, between, options, ends, chunks, settled))
+        store.close_connections()
+    close_stores()
+    short, long = found
+    assert short == long
+
+
+def _play(
+    store: DjangoStore,
+    clock: list[int],
+    before: str,
+    between: set[str],
+    options: Any,
+    ends: Any,
+    chunks: int,
+    settled: bool,
+) -> list[Any]:
+    _prepare(store, before)
+    clock[0] += SECOND // 2
+    of = ask("s", nonce="nonce", **options)
+    admission = store.open(of, [chunk(of, n, blobs=((f"b{n}", b"x"),)) for n in range(chunks)])
+    answers: list[Any] = [admission.verdict, admission.facts.job, admission.incomplete]
+    job = admission.facts.job
+    if admission.verdict is Verdict.RUN and job is not None:
+        clock[0] += SECOND
+        _disturb(store, clock, between, of, job)
+        steps = (step(of, "a", StepState.SETTLED, output="1"),) if settled else ()
+        closing, rows = store.close(job, ending(of, steps=steps, **ends), [chunk(of, 10 + n) for n in range(chunks)])
+        answers += [closing.accepted, closing.wakes, list(rows), closing.facts.job, closing.ended]
+    return answers + _records(store, of)
+
+
+def _prepare(store: DjangoStore, before: str) -> None:
+    if before == "nothing":
+        return
+    first = ask("s" if before == "own" else "other", "k", nonce="first")
+    job = store.open(first).facts.job
+    if before == "parked":
+        store.open(ask("s", "k", nonce="earlier"))
+    if before in ("failed", "succeeded"):
+        store.close(job, ending(first, Outcome(before)))
+
+
+def _disturb(store: DjangoStore, clock: list[int], between: set[str], of: Any, job: Any) -> None:
+    if "waiter" in between:
+        store.open(ask("waiter", of.key, nonce="waiter"))
+    if "copy" in between:
+        store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
+    if "step" in between:
+        store.claim_step(job, step(of, "a"), delivery("s"))
+    if "other step" in between:
+        store.claim_step(job, step(of, "b"), delivery("s"))
+    if "reaped" in between:
+        clock[0] += 1000 * SECOND
+        store.reap()
+    if "taken over" in between:
+        clock[0] += 1000 * SECOND
+        store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
+
+
+def _records(store: DjangoStore, of: Any) -> list[Any]:
+    names = ("s", "other", "waiter")
+    looks = (store.job, store.row, store.letter, store.attempts)
+    found: list[Any] = [list(store.chunks(of.trace_id)), list(store.steps(of.identity)), store.blob("b0")]
+    return found + [look(name) for name in names for look in looks]

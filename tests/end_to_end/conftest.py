@@ -1,0 +1,52 @@
+"""Stages that several modules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.stage import Stage, stage
+from tests.support.redis_server import flush
+
+StageMaker = Callable[..., AbstractContextManager[Stage]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of a stage's processes below a failure."""
+    report = yield
+    lent = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Stage)]
+    if report.failed:
+        report.sections.extend(tail for one in lent for tail in one.log_tails())
+    return report
+
+
+@pytest.fixture(scope="session")
+def make_stage(
+    postgres_dsn: str, migrated_database: str, redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> StageMaker:
+    """Return a function that lends a stage, by default on Redis."""
+
+    @contextmanager
+    def lend(app: str, **options: Any) -> Iterator[Stage]:
+        folder = tmp_path_factory.mktemp(app)
+        given = {"broker": redis_url, "backend": redis_url, **options}
+        with stage(app, folder, admin_dsn=postgres_dsn, template=migrated_database, **given) as lent:
+            yield lent
+
+    return lend
+
+
+@pytest.fixture(scope="session", params=["redis", "django-db"])
+def canvas(request: pytest.FixtureRequest, make_stage: StageMaker, redis_url: str) -> Iterator[Stage]:
+    """Lend a worker with everything that canvases need, on each result backend."""
+    flush(redis_url)
+    backend = redis_url if request.param == "redis" else request.param
+    with make_stage("canvas_app", backend=backend, settings={"result_chord_retry_interval": 0.2}) as lent:
+        lent.start(concurrency=3)
+        yield lent

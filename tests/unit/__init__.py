@@ -1,0 +1,1 @@
+"""Each module of the core on its own, without a broker."""

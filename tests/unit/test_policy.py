@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+
+import pytest
+from celery import Celery
+
+from celery_replay import ReplayTask
+from celery_replay.clock import SECOND
+from celery_replay.config import load
+from celery_replay.exceptions import ConfigurationError
+from celery_replay.policy import OPTIONS, compile_policy
+from celery_replay.states import AckMode, OnIncomplete
+
+BAD_OPTIONS = {
+    "idempotency_key": ["", 5, ["order:{order_id}"]],
+    "on_incomplete": ["retry", True, ""],
+    "verify": ["look", 5],
+    "atomic": [True, ""],
+    "fenced": [True, ""],
+    "on_failed_key": ["skip", True],
+    "on_store_error": ["ajar", True],
+    "lease_ttl": [0, "60", True, -5],
+    "key_retention": [0, "60", True, -5],
+    "allow_rollback": ["yes", 1],
+}
+
+
+@pytest.fixture
+def app():
+    with Celery("shop", task_cls=ReplayTask, set_as_current=False, broker="memory://") as app:
+        app.conf.replay_store = "memory://"
+        yield app
+
+
+def ship(order_id, carrier="post", *, express=False):
+    return order_id, carrier, express
+
+
+def ship_bound(self, order_id):
+    return order_id
+
+
+@pytest.fixture
+def declare(app):
+    def declare(function=ship, name="shop.ship", **options):
+        return app.task(function, name=name, lazy=False, shared=False, **options)
+
+    return declare
+
+
+def policy_of(task, **settings):
+    return compile_policy(task, load({f"replay_{name}": value for name, value in settings.items()}))
+
+
+# What may be declared
+
+
+def test_every_option_has_a_bad_value_in_these_tests():
+    assert set(BAD_OPTIONS) == set(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [(option, value) for option, values in BAD_OPTIONS.items() for value in values]
+)
+def test_a_bad_option_is_an_error_when_the_task_is_bound(declare, option, value):
+    with pytest.raises(ConfigurationError) as caught:
+        declare(**{option: value})
+
+    assert str(caught.value).startswith(f"task shop.ship: {option}={value!r}: must be {OPTIONS[option]}")
+
+
+def test_on_incomplete_verify_without_a_hook_is_an_error_when_the_task_is_bound(declare):
+    with pytest.raises(ConfigurationError, match=r'on_incomplete="verify" needs verify='):
+        declare(on_incomplete="verify")
+
+
+@pytest.mark.parametrize("template", ["ship:{order}", "ship:{order.id}", "ship:{order[id]}", "{order_id}:{order!r}"])
+def test_a_key_that_names_an_unknown_parameter_is_an_error_that_lists_the_parameters(declare, template):
+    with pytest.raises(ConfigurationError) as caught:
+        declare(idempotency_key=template)
+
+    assert "names 'order', which is no parameter of the task (carrier, express, order_id)" in str(caught.value)
+
+
+def test_a_bound_tasks_self_is_no_parameter_of_its_key(declare):
+    with pytest.raises(ConfigurationError, match=r"names 'self'"):
+        declare(ship_bound, bind=True, idempotency_key="{self}")
+
+
+def test_a_key_in_positions_is_an_error(declare):
+    with pytest.raises(ConfigurationError, match="no parameter"):
+        declare(idempotency_key="ship:{}")
+
+
+@pytest.mark.parametrize("misspelt", ["idempotency_kye", "on_incomplet", "lease_tll", "key_retension"])
+def test_an_option_that_nearly_is_one_of_ours_is_warned_of(declare, misspelt):
+    with pytest.warns(UserWarning, match=f"shop.ship has the option '{misspelt}': did you mean '"):
+        declare(**{misspelt: "x"})
+
+
+def test_options_of_celery_and_of_the_user_are_not_warned_of(declare):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        declare(
+            max_retries=5,
+            rate_limit="5/s",
+            owner="billing",
+            acks_late=True,
+        )
+
+
+# Acknowledgement
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"idempotency_key": "ship:{order_id}"},
+        {"on_incomplete": "resume"},
+        {"atomic": "default"},
+        {"idempotency_key": lambda order_id, **_: order_id},
+    ],
+)
+def test_a_task_that_declares_how_it_is_protected_is_acknowledged_late_and_brought_back(declare, options):
+    task = declare(**options)
+
+    assert (task.acks_late, task.reject_on_worker_lost) == (True, True)
+    assert policy_of(task).ack is AckMode.LATE
+
+
+def test_a_task_that_declares_its_acknowledgement_keeps_it(declare):
+    task = declare(
+        idempotency_key="ship:{order_id}",
+        acks_late=False,
+        reject_on_worker_lost=False,
+    )
+
+    assert (task.acks_late, task.reject_on_worker_lost) == (False, False)
+    assert policy_of(task).ack is AckMode.EARLY
+
+
+@pytest.mark.parametrize("acks_late", [False, True])
+@pytest.mark.parametrize("reject", [False, True])
+@pytest.mark.parametrize("options", [{}, {"lease_ttl": 5}, {"on_store_error": "closed"}, {"fenced": "default"}])
+def test_a_task_that_declares_nothing_follows_the_apps_settings(app, declare, acks_late, reject, options):
+    app.conf.update(task_acks_late=acks_late, task_reject_on_worker_lost=reject)
+
+    task = declare(**options)
+
+    assert (task.acks_late, task.reject_on_worker_lost) == (acks_late, reject)
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ({}, AckMode.EARLY),
+        ({"acks_late": True}, AckMode.LATE_ACKS_LOSS),
+        ({"acks_late": True, "reject_on_worker_lost": True}, AckMode.LATE),
+        ({"acks_late": True, "retry_on_worker_lost": True}, AckMode.LATE),
+        ({"reject_on_worker_lost": True}, AckMode.EARLY),
+    ],
+)
+def test_the_policy_knows_whether_the_broker_brings_a_lost_message_back(declare, options, mode):
+    assert policy_of(declare(**options)).ack is mode
+
+
+def test_declaring_a_base_class_declares_its_tasks(declare):
+    class Careful(ReplayTask):
+        abstract = True
+        on_incomplete = "resume"
+
+    task = declare(base=Careful)
+
+    assert task.acks_late is True
+    assert policy_of(task).on_incomplete is OnIncomplete.RESUME
+
+
+def test_a_task_class_that_is_derived_from_a_bound_one_is_checked_too(app):
+    class Ship(ReplayTask):
+        name = "shop.ship"
+
+        def run(self, order_id):
+            return order_id
+
+    app.register_task(Ship)
+
+    class ShipFast(Ship):
+        name = "shop.ship_fast"
+        idempotency_key = "ship:{nobody}"
+
+    with pytest.raises(ConfigurationError, match=r"task shop.ship_fast: .* \(order_id\)"):
+        app.register_task(ShipFast)
+
+
+def test_a_plain_task_of_the_same_app_is_left_as_it_is():
+    with Celery("plain", set_as_current=False, broker="memory://") as app:
+        plain = app.task(ship, name="shop.ship", lazy=False, shared=False, idempotency_key="{nobody}")
+
+        assert plain.acks_late is False
+
+
+# What is declared by default
+
+
+def test_without_declarations_a_task_runs_unprotected_while_the_store_is_down(declare):
+    assert policy_of(declare()).fail_open is True
+
+
+def test_a_declared_task_waits_while_the_store_is_down(declare):
+    assert policy_of(declare(idempotency_key="{order_id}")).fail_open is False
+
+
+@pytest.mark.parametrize("word", ["open", "closed"])
+def test_the_setting_for_a_store_that_is_down_gives_way_to_the_tasks_own(app, declare, word):
+    plain = declare()
+    other = app.task(
+        ship, name="shop.ship2", lazy=False, shared=False, on_store_error="closed" if word == "open" else "open"
+    )
+
+    assert policy_of(plain, on_store_error=word).fail_open is (word == "open")
+    assert policy_of(other, on_store_error=word).fail_open is (word != "open")
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({}, "dead_letter"),
+        ({"idempotency_key": "{order_id}"}, "dead_letter"),
+        ({"atomic": "default"}, "resume"),
+        ({"verify": print}, "verify"),
+        ({"verify": print, "on_incomplete": "resume"}, "resume"),
+    ],
+)
+def test_what_happens_after_a_crash_follows_from_what_is_declared(declare, options, word):
+    assert policy_of(declare(**options)).on_incomplete == word
+
+
+def test_durations_of_a_task_win_over_the_settings(declare):
+    task = declare(lease_ttl=5, key_retention=50)
+
+    policy = policy_of(task, lease_ttl=timedelta(seconds=7), retention=70)
+
+    assert (policy.lease_us, policy.keep_us) == (5 * SECOND, 50 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("name", "excluded"),
+    [
+        ("celery.chord_unlock", True),
+        ("shop.noise", True),
+        ("shop.noise2", False),
+        ("cron.hourly", True),
+        ("shop.cron.hourly", False),
+    ],
+)
+def test_celerys_own_tasks_and_those_that_the_settings_name_are_left_alone(declare, name, excluded):
+    task = declare(name=name)
+
+    assert policy_of(task, exclude=["shop.noise", "cron.*"]).excluded is excluded
+
+
+def test_hooks_given_to_the_decorator_are_called_with_the_tasks_arguments_only(declare):
+    task = declare(
+        idempotency_key=lambda order_id, **_: f"k{order_id}",
+        verify=lambda *a: a,
+    )
+
+    policy = policy_of(task)
+
+    assert policy.identify((5,), {})[0] == "k5"
+    assert policy.verify(5, "post") == (5, "post")
+
+
+def test_hooks_written_as_methods_of_a_task_class_get_the_task(app):
+    class Ship(ReplayTask):
+        name = "shop.ship"
+        prefix = "k"
+
+        def run(self, order_id):
+            return order_id
+
+        def idempotency_key(self, order_id):
+            return f"{self.prefix}{order_id}"
+
+    assert policy_of(app.register_task(Ship)).identify((5,), {})[0] == "k5"
