@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import weakref
 from collections.abc import Mapping
@@ -13,11 +14,12 @@ from typing import Any
 from celery._state import _task_stack
 from celery.app.task import get_actual_ignore_result
 from celery.backends.base import DisabledBackend
+from celery.exceptions import Reject
 
 from . import headers, parking, signals
 from .admission import Admission, Ask
 from .clock import SECOND, Micros, micros, new_id
-from .exceptions import OwnershipLost, StoreError
+from .exceptions import OwnershipLost
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
@@ -57,15 +59,20 @@ class Attempt:
         self.job: Job | None = None
         self.closed: Outcome | None = None
         self.replaced = False
-        self.unsettled = False
+        self.doubts: set[str] = set()
+        """Keys of side effects of which this attempt does not know whether they happened."""
         self.published = 0
         """How many messages the tracer has published for this job's canvas."""
         self.pulse = Pulse(
             submission=self.stamp.submission, nonce=self.nonce, claim=self.claim, lease_us=self.policy.lease_us
         )
+        self._announces = True
+        """Has the end of the canvas to be noted? Where there is none, CLOSE has done so."""
         self._ownership_lost = False
         self._renewed_at = time.monotonic()
+        self._stepping = threading.Lock()
         self._steps: list[StepRecord] = []
+        self._known_steps: dict[str, StepRecord] = {}
         self._occurrences: dict[str, int] = {}
         self.recorder = Recorder(
             self.stamp.trace_id,
@@ -120,7 +127,7 @@ class Attempt:
         alias = using or self.policy.fenced or "default"
         return target_of(self.task).fenced(alias, self.identity, self.fence)
 
-    def record(self, name: str, **attributes: Any) -> None:
+    def record(self, name: str, /, **attributes: Any) -> None:
         """Add an event of the task's own to the trace."""
         self.recorder.record(name, domain=True, attributes=attributes)
 
@@ -132,7 +139,7 @@ class Attempt:
         chunks = self.recorder.take()
         try:
             admission = self.runtime.store.open(self._ask(), chunks)
-        except StoreError:
+        except Exception:  # a store of a third party may raise anything
             for chunk in chunks:
                 self.recorder.put_back(chunk)
             raise
@@ -184,15 +191,18 @@ class Attempt:
         """
         if self.closed is not None:
             return self.closed is not Outcome.REFUSED
+        # From here on what is buffered is CLOSE's to write.
+        self.runtime.heartbeat.remove(self)
         encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
-        failure = failure_of(error, self._reason(outcome)) if error is not None and outcome.failing else None
+        failure = failure_of(error, self._reason(outcome, error)) if error is not None and outcome.failing else None
         self._record_end(outcome, failure, error)
+        self._announces = self._has_canvas() and outcome is not Outcome.IGNORED
         ending = Ending(
             delivery=self.delivery,
             nonce=self.nonce,
             claim=self.claim,
             outcome=outcome,
-            canvas=self._has_canvas() and outcome is not Outcome.IGNORED,
+            canvas=self._announces,
             canvas_us=self.runtime.canvas_us,
             keep_us=self.policy.keep_us,
             reserve_us=reserve_us,
@@ -200,12 +210,11 @@ class Attempt:
             result_lost=outcome is Outcome.SUCCEEDED and encoded is None,
             failure=failure,
             failure_json=failure_json(failure) if failure else None,
-            unsettled=self.unsettled or (outcome is Outcome.INTERRUPTED and self._owes()),
+            unsettled=bool(self.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
             steps=tuple(self._steps),
             code_version=self.runtime.settings.code,
         )
         accepted = self._deliver(ending)
-        self.runtime.heartbeat.remove(self)
         self.closed = outcome if accepted else Outcome.REFUSED
         signals.send(signals.attempt_closed, sender=self.task, outcome=self.closed, attempt=self)
         return accepted
@@ -218,7 +227,7 @@ class Attempt:
             except Exception:
                 logger.warning("replay.close_failed", exc_info=True, extra={"submission": self.submission})
                 if pause is None:
-                    self.runtime.spool.put(ending, chunks)
+                    self._spool(ending, chunks)
                     return True
                 time.sleep(pause)
             else:
@@ -229,12 +238,21 @@ class Attempt:
                 return closing.accepted
         return False
 
+    def _spool(self, ending: Ending, chunks: list[Chunk]) -> None:
+        try:
+            self.runtime.spool.put(ending, chunks)
+        except Exception:
+            # The reaper will find an attempt that never closed; the task's own outcome must not suffer.
+            logger.exception("replay.spool_failed", extra={"submission": self.submission})
+
     def _owes(self) -> bool:
         """Was the attempt cut off in the middle of an effect?"""
         return self.policy.is_step or (self.job is not None and self.job.unsettled)
 
     @staticmethod
-    def _reason(outcome: Outcome) -> Reason:
+    def _reason(outcome: Outcome, error: BaseException) -> Reason:
+        if isinstance(error, Reject):
+            return Reason.REJECTED
         return Reason.ROLLED_BACK if outcome is Outcome.ROLLED_BACK else Reason.EXCEPTION
 
     def _has_canvas(self) -> bool:
@@ -246,8 +264,11 @@ class Attempt:
 
     def canvas_advanced(self) -> None:
         """Note that the tracer has sent this job's callbacks, chain and chord part on."""
-        self.runtime.heartbeat.write(self.recorder.take())
-        self.runtime.heartbeat.advanced(self.submission)
+        chunks = self.recorder.take()
+        if chunks:
+            self.runtime.heartbeat.write(chunks)
+        if self._announces:
+            self.runtime.heartbeat.advanced(self.submission)
 
     def derived_submission(self, task_name: str) -> str:
         """Name a message that the tracer publishes, so that a second tracer of this job gives it the same name."""
@@ -258,14 +279,16 @@ class Attempt:
 
     def take(self) -> tuple[list[Chunk], list[StepRecord]]:
         """Hand over buffered events and settled steps."""
-        steps, self._steps = self._steps, []
+        with self._stepping:
+            steps, self._steps = self._steps, []
         return self.recorder.take(), steps
 
     def put_back(self, chunks: list[Chunk], steps: list[StepRecord]) -> None:
         """Take back what could not be written."""
         for chunk in chunks:
             self.recorder.put_back(chunk)
-        self._steps[:0] = steps
+        with self._stepping:
+            self._steps[:0] = steps
 
     def renewed(self) -> None:
         """Note that the lease was prolonged."""
@@ -278,7 +301,14 @@ class Attempt:
 
     def settled(self, step: StepRecord) -> None:
         """Buffer a step's end; it is written with CLOSE or the next flush."""
-        self._steps.append(step)
+        self.doubts.discard(step.key)
+        with self._stepping:
+            self._steps.append(step)
+            self._known_steps[step.key] = step
+
+    def known_step(self, key: str) -> StepRecord | None:
+        """Return how a step ended earlier in this attempt: the store may not have heard of it yet."""
+        return self._known_steps.get(key)
 
     def occurrence(self, base: str) -> int:
         """Count the calls of a step with the same arguments: it tells them apart, in whatever order they come."""
@@ -292,8 +322,9 @@ class Attempt:
         if self._carries_key:
             return self.stamp.key or "", self.stamp.fingerprint
         carried = self.stamp.key
+        known = self.stamp.fingerprint if carried and not self.stamp.operation else None
         try:
-            computed, fingerprint = self.policy.identify(self.args, self.kwargs)
+            computed, fingerprint = self.policy.identify(self.args, self.kwargs, known)
         except Exception as error:  # a user's key function
             if carried is None:
                 self.key_error = error
@@ -353,7 +384,7 @@ def current_attempt() -> Attempt | None:
     return None
 
 
-def record(name: str, **attributes: Any) -> None:
+def record(name: str, /, **attributes: Any) -> None:
     """Add a domain event to the running attempt's trace; outside of an attempt, do nothing.
 
     Args:

@@ -138,7 +138,7 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
     if isinstance(error, RolledBack):
         return Outcome.ROLLED_BACK, 0
     if isinstance(error, UnknownOutcome):
-        attempt.unsettled = True
+        attempt.doubts.add(attempt.identity)
     return (Outcome.FAILED if isinstance(error, Exception) else Outcome.INTERRUPTED), 0
 
 

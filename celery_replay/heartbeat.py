@@ -49,6 +49,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._attempts: dict[str, Beating] = {}
         self._due: dict[str, float] = {}
+        self._writing: frozenset[str] = frozenset()
         self._advanced: list[str] = []
         self._loose: list[Chunk] = []
 
@@ -61,10 +62,15 @@ class Heartbeat:
         self._want()
 
     def remove(self, attempt: Beating) -> None:
-        """Let an attempt's lease be."""
+        """Let an attempt's lease be, and wait for what is being written of it: if that fails, it gets it back."""
+        nonce = attempt.pulse.nonce
         with self._lock:
-            self._attempts.pop(attempt.pulse.nonce, None)
-            self._due.pop(attempt.pulse.nonce, None)
+            self._attempts.pop(nonce, None)
+            self._due.pop(nonce, None)
+            writing = nonce in self._writing
+        if writing:
+            with self._flushing:
+                pass
 
     def advanced(self, submission: str) -> None:
         """Note, at the next flush, that a submission's canvas was sent on."""
@@ -118,9 +124,11 @@ class Heartbeat:
             advanced, self._advanced = self._advanced, []
             loose, self._loose = self._loose, []
             taken = [(attempt, *attempt.take()) for attempt in self._attempts.values()]
+            self._writing = frozenset(self._attempts)
         chunks = [*loose, *(chunk for _, those, _ in taken for chunk in those)]
         steps = [step for _, _, those in taken for step in those]
         if not (advanced or chunks or steps):
+            self._writing = frozenset()
             return
         try:
             self._store().flush(advanced, chunks, steps)
@@ -131,6 +139,8 @@ class Heartbeat:
             for attempt, its_chunks, its_steps in taken:
                 attempt.put_back(its_chunks, its_steps)
             raise
+        finally:
+            self._writing = frozenset()
 
     def _renew(self) -> None:
         now = time.monotonic()

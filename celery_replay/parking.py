@@ -21,10 +21,11 @@ _NOT_HEADERS = frozenset(
     {
         "args", "kwargs", "callbacks", "errbacks", "chain", "chord", "hostname", "delivery_info", "properties",
         "reply_to", "correlation_id", "called_directly", "is_eager", "loglevel", "logfile", "headers", "_children",
-        "_protected", "time_limit", "soft_time_limit", "stamps", "compression", "content_type", "content_encoding",
+        "_protected", "time_limit", "soft_time_limit", "compression", "content_type", "content_encoding",
         "replay_attempt", "replay_received_at", "redelivered",
     }
 )  # fmt: skip
+_PROPERTIES = ("delivery_mode", "expiration", "message_id", "type", "app_id", "user_id", "timestamp")
 _EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
@@ -35,10 +36,11 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
     """
     fields = vars(request)
     headers = {name: value for name, value in fields.items() if name not in _NOT_HEADERS}
-    nested = fields.get("headers")
-    if nested and any(headers.get(name) != value for name, value in nested.items()):
+    # Celery makes such a table of a message's custom headers; only one that says something else came with the message.
+    nested = fields.get("headers") or {}
+    if any(fields.get(name) != value for name, value in nested.items()):
         headers["headers"] = nested
-    body = (list(args), dict(kwargs), {name: fields.get(name) for name in _EMBEDDED})
+    body = (tuple(args), dict(kwargs), {name: fields.get(name) for name in _EMBEDDED})
     content_type, content_encoding, payload = codecs.dumps(body, serializer=_serializer(fields, serializer))
     raw = payload if isinstance(payload, bytes) else payload.encode()
     info = fields.get("delivery_info") or {}
@@ -55,7 +57,8 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
             "priority": info.get("priority"),
             "correlation_id": fields.get("correlation_id"),
             "reply_to": fields.get("reply_to"),
-            "delivery_mode": properties.get("delivery_mode"),
+            "compression": fields.get("compression"),
+            **{name: properties.get(name) for name in _PROPERTIES},
         }
     )
 
@@ -73,7 +76,9 @@ def publish(app: Any, message: bytes, delay: float = 0) -> None:
     """
     kept = unpack(message)
     headers = {**kept["headers"], "eta": _eta(delay)}
-    properties = {name: kept[name] for name in ("correlation_id", "reply_to", "priority", "delivery_mode")}
+    properties = {name: kept.get(name) for name in ("correlation_id", "reply_to", "priority", *_PROPERTIES)}
+    if properties["expiration"] is not None:
+        properties["expiration"] = float(properties["expiration"]) / 1000  # kombu takes seconds, the wire milliseconds
     with app.amqp.producer_pool.acquire(block=True) as producer:
         producer.publish(
             base64.b64decode(kept["body"]),
@@ -82,6 +87,7 @@ def publish(app: Any, message: bytes, delay: float = 0) -> None:
             exchange=kept["exchange"],
             routing_key=kept["routing_key"],
             headers=headers,
+            compression=kept.get("compression"),
             retry=True,
             retry_policy={"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 1},
             **{name: value for name, value in properties.items() if value is not None},

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import re
 import string
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
-from .serialization import canonical_json, digest, fingerprint
+from .serialization import canonical_json, digest, fingerprint, has_address
 from .states import AckMode, OnIncomplete
 
 OPTIONS: dict[str, str] = {
@@ -31,7 +30,8 @@ OPTIONS: dict[str, str] = {
 }
 """Our task options, and what each may be."""
 
-_ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-fA-F]+>")
+RESERVED = frozenset({"resources", "state", "failures", "postconditions", "invalidates", "compensate", "dependency"})
+"""Options of later versions: refused, as a task that declares one counts on a protection that is not there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +40,8 @@ class TaskPolicy:
 
     operation: str
     signature: inspect.Signature | None
+    plain_names: tuple[str, ...] | None = None
+    """The parameters, where each can be passed by its position: most calls are bound by them alone."""
     key: Callable[[Mapping[str, Any]], str] | None = None
     on_incomplete: OnIncomplete = OnIncomplete.DEAD_LETTER
     verify: Callable[..., Any] | None = None
@@ -62,6 +64,8 @@ class TaskPolicy:
         """Bind arguments to the task's parameters, defaults included; None where they don't fit."""
         if self.signature is None:
             return None
+        if self.plain_names is not None and not kwargs and len(args) == len(self.plain_names):
+            return dict(zip(self.plain_names, args))
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError:
@@ -69,17 +73,20 @@ class TaskPolicy:
         bound.apply_defaults()
         return bound.arguments
 
-    def identify(self, args: Any, kwargs: Any) -> tuple[str, str | None]:
+    def identify(self, args: Any, kwargs: Any, known: str | None = None) -> tuple[str, str | None]:
         """Compute a call's idempotency key ("" where none is declared) and the fingerprint of its payload.
 
         Both are of the arguments as bound to the parameters, so that it does not matter how they were passed.
+
+        Args:
+            known: the fingerprint, where it came with the message: its computation costs more than all the rest.
         """
         if self.key is None:
             return "", None
         bound = self.bind(args, kwargs)
         if bound is None:
             return "", None
-        return self.key(bound), fingerprint(bound)
+        return self.key(bound), known or fingerprint(bound)
 
     def claim(self, key: str) -> str | None:
         """Digest a key, scoped by the operation, into what only one submission can hold."""
@@ -116,6 +123,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
     return TaskPolicy(
         operation=task.name,
         signature=signature,
+        plain_names=_plain_names(signature),
         key=key,
         on_incomplete=OnIncomplete(incomplete) if incomplete else _default_incomplete(options),
         verify=options["verify"],
@@ -132,6 +140,12 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         ack=_ack_mode(task),
         excluded=_excluded(task.name, settings.exclude),
     )
+
+
+def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...] | None:
+    parameters = signature.parameters.values() if signature else ()
+    plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    return tuple(p.name for p in parameters) if signature and plain else None
 
 
 def _options(task: Any) -> dict[str, Any]:
@@ -204,6 +218,8 @@ class KeyFormatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format by the spec where there is one."""
+        if type(value) is int and not format_spec:
+            return str(value)
         if isinstance(value, str):
             # An enum of text shows its name, and the text once it has been sent.
             value = str.__str__(value)
@@ -227,20 +243,32 @@ def _key_function(
     if callable(declared):
         return lambda bound: _key_text(name, declared(**_as_keywords(bound, signature)))
     known = set(signature.parameters) if signature else set()
-    for _, field, _, _ in KEY_FORMATTER.parse(declared):
+    parts = list(KEY_FORMATTER.parse(declared))
+    for _, field, _, _ in parts:
         root = field.partition(".")[0].partition("[")[0] if field is not None else None
         if root is not None and root not in known:
             names = ", ".join(sorted(known)) or "none"
             raise ConfigurationError(
                 f"task {name}: idempotency_key={declared!r} names {root!r}, which is no parameter of the task ({names})"
             )
+    if all(field is None or (field in known and not spec and not conversion) for _, field, spec, conversion in parts):
+        # Names of parameters and nothing else: the formatter would parse the template for every job.
+        pieces = [(literal, field) for literal, field, _, _ in parts]
+        return lambda bound: _key_text(name, "".join(_pieces(pieces, bound)))
     return lambda bound: _key_text(name, KEY_FORMATTER.vformat(declared, (), bound))
+
+
+def _pieces(pieces: Iterable[tuple[str, str | None]], bound: Mapping[str, Any]) -> Iterator[str]:
+    for literal, field in pieces:
+        yield literal
+        if field is not None:
+            yield KEY_FORMATTER.format_field(bound[field], "")
 
 
 def _key_text(name: str, key: Any) -> str:
     """Take what a declaration gave as key; None and "" say that this call has none."""
     text = "" if key is None else str(key)
-    if _ADDRESS.search(text):
+    if has_address(text):
         raise ConfigurationError(
             f"task {name}: idempotency_key gave {text!r}, which has an object's address in it and is another one in "
             "every process; use one of its attributes"
@@ -257,6 +285,8 @@ def _as_keywords(bound: Mapping[str, Any], signature: inspect.Signature | None) 
 
 
 def _warn_of_near_misses(name: str, given: Mapping[str, Any]) -> None:
+    for attribute in sorted(RESERVED & given.keys()):
+        raise ConfigurationError(f"task {name}: this version has no {attribute}=; leave it out, or upgrade")
     for attribute in given:
         if attribute.startswith("_") or attribute in OPTIONS:
             continue

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import zlib
 from collections.abc import Mapping
+from enum import Enum
+from importlib import import_module
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from kombu.utils import json as celery_json
@@ -17,8 +21,27 @@ FINGERPRINT_TAG = "b1"
 """Names how fingerprints are made. Those with different tags are never compared."""
 
 TEXT_LIMIT = 20_000
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
+_ADDRESS = re.compile(r"(<[^<>]*) at 0x[0-9a-fA-F]+>")
 _MARK = "…[cut]"
+_ATOMS = frozenset({str, int, bool, type(None)})
+
+
+def _found(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+_orjson = _found("orjson")
+# Cheap to look for; where neither this nor 0.0000 is, `_FLOAT` finds nothing.
+_PERHAPS_FLOAT = re.compile(rb"e[-1-9]")
+_FLOAT = re.compile(rb"[:,\[]-?(?:0\.0000|\d(?:\.\d+)?e[-1-9])")
+"""A number that orjson writes in its own way: Python has 1e-05 for 0.00001."""
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]+")
+_ORJSON_OPTIONS = (
+    _orjson.OPT_SORT_KEYS | _orjson.OPT_PASSTHROUGH_DATETIME | _orjson.OPT_PASSTHROUGH_DATACLASS if _orjson else 0
+)
 
 
 def canonical(value: Any) -> Any:
@@ -26,14 +49,25 @@ def canonical(value: Any) -> Any:
 
     Tuples become lists, keys become text; dates, UUIDs, decimals and the like become their text.
     """
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
     if isinstance(value, Mapping):
-        return {_text_key(key): canonical(item) for key, item in value.items()}
+        return {
+            key if type(key) is str else _text_key(key): item if type(item) in _ATOMS else canonical(item)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [canonical(item) for item in value]
+        return [item if type(item) in _ATOMS else canonical(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((canonical(item) for item in value), key=repr)
+    return _canonical_atom(value)
+
+
+def _canonical_atom(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Enum):
+        return canonical(value.value)
     if isinstance(value, bytes):
         return value.hex()
     isoformat = getattr(value, "isoformat", None)
@@ -49,16 +83,42 @@ def _text_key(key: Any) -> str:
 
 def canonical_json(value: Any) -> str:
     """Dump canonical data: sorted keys, no spaces, ASCII."""
-    return json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _CANONICAL.encode(canonical(value))
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def fingerprint(value: Any) -> str:
     """Digest data so that equal payloads have equal fingerprints, tagged with how it was made."""
-    text = canonical_json(value)
-    if " at 0x" in text:
+    text = _fast_json(value)
+    if text is None:
+        text = canonical_json(value)
+    if has_address(text):
         # Of an object that has no text of its own, only its class is the same in another process.
-        text = _ADDRESS.sub(">", text)
+        text = _ADDRESS.sub(r"\1>", text)
     return f"{FINGERPRINT_TAG}:{digest(text)}"
+
+
+def _fast_json(value: Any) -> str | None:
+    """Return `canonical_json` by orjson, which is ten times as fast; None where that would write something else."""
+    if _orjson is None:
+        return None
+    try:
+        encoded: bytes = _orjson.dumps(value, canonical, _ORJSON_OPTIONS)
+    except TypeError:  # keys that are no text, large integers, lone surrogates
+        return None
+    if (b"0.0000" in encoded or _PERHAPS_FLOAT.search(encoded)) and _FLOAT.search(encoded):
+        return None
+    text = encoded.decode()
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _NOT_ASCII.sub(lambda found: encode_basestring_ascii(found[0])[1:-1], text)
+
+
+def has_address(text: str) -> bool:
+    """Does a text name an object by its address, as Python does by default? In another process it is another one."""
+    return " at 0x" in text and _ADDRESS.search(text) is not None
 
 
 def digest(*parts: str) -> str:
@@ -74,9 +134,13 @@ def digest(*parts: str) -> str:
 def result_json(value: Any) -> str | None:
     """Encode a return value as Celery's JSON, which keeps dates, UUIDs and decimals; None where it can't."""
     try:
-        return str(celery_json.dumps(value))  # type: ignore[no-untyped-call]
+        return _RESULT.encode(value)
     except Exception:  # whatever a user's object does when it is encoded
         return None
+
+
+_RESULT = celery_json.JSONEncoder()
+"""What `celery_json.dumps` makes for every call; types that are registered later are known to it, too."""
 
 
 def result_value(text: str) -> Any:
@@ -98,6 +162,8 @@ def safe_text(value: object, limit: int = TEXT_LIMIT) -> str:
         text = text[: limit - len(_MARK)] + _MARK
     if "\x00" in text:
         text = text.replace("\x00", "\\x00")
+    if type(text) is str and text.isascii():
+        return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -110,10 +176,13 @@ def _shown(value: object) -> str:
 
 def pack(data: Any) -> bytes:
     """Pack JSON data: a mark, then the text, compressed where that saves room."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, default=_shown).encode()
+    text = _PACKED.encode(data).encode()
     if len(text) <= 256:
         return b"j" + text
     return b"z" + zlib.compress(text, 1)
+
+
+_PACKED = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, default=_shown)
 
 
 def unpack(body: bytes) -> Any:

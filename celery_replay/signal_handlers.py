@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, MutableMapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,12 @@ from .headers import Stamp
 from .serialization import digest
 from .signals import observe_failure
 from .states import Outcome, Reason
+
+publishing: ContextVar[Any] = ContextVar("celery_replay_publishing", default=None)
+"""The task whose `apply_async` is running: the signal does not tell of which app it is."""
+
+_RECEPTION = ("replay_received_at", "content_type")
+"""What our request class adds to a received message's fields."""
 
 
 def _observer(receiver: Callable[..., None]) -> Callable[..., None]:
@@ -42,10 +49,13 @@ def stamp_message(
 
 
 def _stamp(name: str, body: Any, table: dict[str, Any]) -> None:
+    _forget_reception(table)
     present = headers.find(table)
     attempt = current_attempt()
-    same_job = attempt is not None and attempt.request.id == table.get("id")
-    if present is not None and (table.get("retries") or present.operation or same_job):
+    # Its own name, too: another task may be published under the same id.
+    same_job = attempt is not None and (attempt.request.id, attempt.task.name) == (table.get("id"), name)
+    replacement = present is not None and present.operation is not None and table.get("replaced_task_nesting")
+    if present is not None and (table.get("retries") or replacement or same_job):
         headers.write(table, replace(present, published_at=wall()))
         return
     if attempt is not None and same_job:
@@ -55,6 +65,14 @@ def _stamp(name: str, body: Any, table: dict[str, Any]) -> None:
     headers.write(table, stamp)
     if attempt is not None:
         attempt.recorder.record("child_published", attributes={"task": name, "job": table.get("id")})
+
+
+def _forget_reception(table: dict[str, Any]) -> None:
+    """Take off what a worker noted of the message that it received: Celery's retry sends it on."""
+    for level in (table, table.get("headers")):
+        if isinstance(level, dict):
+            for name in _RECEPTION:
+                level.pop(name, None)
 
 
 def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | None) -> Stamp:
@@ -108,7 +126,9 @@ def _identify(name: str, body: Any) -> tuple[str, str | None]:
 
 
 def _known_task(name: str) -> Any:
-    task = current_app.tasks.get(name)
+    task = publishing.get()
+    if task is None or task.name != name:
+        task = current_app.tasks.get(name)
     return task if task is not None and hasattr(task, "replay_target") else None
 
 

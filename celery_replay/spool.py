@@ -45,7 +45,7 @@ class Spool:
             try:
                 data = json.loads(path.read_text())
                 yield path, _ending(data["ending"]), [_chunk(chunk) for chunk in data["chunks"]]
-            except (OSError, ValueError, KeyError, TypeError):
+            except Exception:  # somebody else's file may hold anything
                 logger.exception("replay.spool_unreadable", extra={"path": str(path)})
                 with suppress(OSError):
                     path.rename(path.with_suffix(".bad"))

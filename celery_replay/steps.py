@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .attempts import Attempt, current_attempt
-from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError
+from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
 from .failures import leaves_outcome_unknown
 from .policy import KEY_FORMATTER
 from .records import StepRecord
-from .serialization import digest, result_json, result_value, safe_text
+from .serialization import canonical_json, digest, has_address, result_json, result_value, safe_text
 from .states import OnIncomplete, StepState
 
 P = ParamSpec("P")
@@ -46,13 +46,18 @@ def step(
             trip), and its recorded output is returned by later attempts. Its output has to be JSON, or None.
         key: for a side effect, a template over the parameters of the step and of the running task that says which
             effect it is; by default its name, its arguments and how often it was called with them.
-        verify: takes the step's arguments and returns its output if the effect exists, else None; asked where an
-            earlier attempt died in the middle of it.
+        verify: takes the step's arguments and returns its output if the effect exists, else None; asked where it was
+            cut off in the middle. Give the task `on_incomplete="resume"`, so that it comes to the step again.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         if (key or verify) and not side_effect:
             raise ConfigurationError(f"step {function.__name__}: key= and verify= need side_effect=True")
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise ConfigurationError(
+                f"step {function.__name__}: async functions and generators return before they have run; "
+                "make the step a plain function that runs them to their end"
+            )
         made = _Step(function, name or function.__name__, side_effect, key, verify)
 
         @functools.wraps(function)
@@ -95,35 +100,54 @@ class _Step:
             state=StepState.CLAIMED,
             nonce=attempt.nonce,
         )
+        own = attempt.known_step(record.key)
+        if own is not None and own.state is StepState.SETTLED:
+            return self._recorded(attempt, own)
         owned, earlier = attempt.runtime.store.claim_step(attempt.job, record, attempt.delivery)
         if not owned:
             attempt.lost()
             raise OwnershipLost
-        if earlier is not None:
+        if earlier is not None and own is None:
             return self._again(attempt, record, earlier, args, kwargs)
         return self._effect(attempt, record, args, kwargs)
 
     def _again(self, attempt: Attempt, record: StepRecord, earlier: StepRecord, args: Any, kwargs: Any) -> Any:
         if earlier.state is StepState.SETTLED:
-            attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
-            if earlier.output is None:
-                raise ResultUnavailable(f"step {self.name} was done by an earlier attempt, but its output is not JSON")
-            return result_value(earlier.output)
-        verify = self.verify or attempt.policy.verify
-        if attempt.policy.on_incomplete is OnIncomplete.VERIFY and verify is not None:
-            found = verify(*args, **kwargs)
+            return self._recorded(attempt, earlier)
+        repeatable = self._repeatable(attempt, record)
+        attempt.doubts.add(record.key)
+        if self.verify is not None:
+            found = self.verify(*args, **kwargs)
             if found is not None:
                 attempt.recorder.record("step_verified", step=self.name, side_effect=True)
                 self._settle(attempt, record, found)
                 return found
+        elif not repeatable:
+            raise UnknownOutcome(
+                f"nobody knows whether step {self.name} was done; look at its target, or give it verify="
+            )
         return self._effect(attempt, record, args, kwargs)
+
+    @staticmethod
+    def _repeatable(attempt: Attempt, record: StepRecord) -> bool:
+        policy = attempt.policy
+        if policy.on_incomplete is OnIncomplete.VERIFY:
+            # The task's own hook was asked before the body began, and found nothing of an earlier attempt.
+            return policy.is_step and record.key not in attempt.doubts
+        return policy.on_incomplete is OnIncomplete.RESUME
+
+    def _recorded(self, attempt: Attempt, step: StepRecord) -> Any:
+        attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
+        if step.output is None:
+            raise ResultUnavailable(f"step {self.name} was done already, but its output is not JSON")
+        return result_value(step.output)
 
     def _effect(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
         try:
             output = self._observed(attempt, args, kwargs)
         except BaseException as error:
             if leaves_outcome_unknown(error):
-                attempt.unsettled = True
+                attempt.doubts.add(record.key)
             else:
                 attempt.settled(record)  # as claimed: that is, given up, so that it may be tried again
             raise
@@ -161,7 +185,7 @@ class _Step:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         if self.key is None:
-            base = digest(self.name, result_json(bound.arguments) or safe_text(bound.arguments))
+            base = digest(self.name, self._arguments(bound.arguments))
             return f"{self.name}:{base}:{attempt.occurrence(base)}"
         names = {**(attempt.policy.bind(attempt.args, attempt.kwargs) or {}), **bound.arguments}
         try:
@@ -171,3 +195,16 @@ class _Step:
             raise StepError(
                 f"step {self.name}: key={self.key!r} names {error}, which is no parameter of the step or task ({known})"
             ) from error
+
+    def _arguments(self, arguments: Mapping[str, Any]) -> str:
+        """Write the arguments down so that another attempt's are recognised, in whatever process it runs."""
+        try:
+            text = canonical_json(arguments)
+        except Exception as error:  # whatever a user's object does
+            raise StepError(f"step {self.name}: its arguments have no text ({error!r}); give it key=") from error
+        if has_address(text):
+            raise StepError(
+                f"step {self.name}: an argument is an object without a text of its own, so another attempt would not "
+                "recognise it; give the step key=, or pass an attribute"
+            )
+        return text

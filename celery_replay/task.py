@@ -13,6 +13,7 @@ from . import extension, headers
 from .attempts import Attempt, current_attempt
 from .execution import execute
 from .policy import check_options
+from .signal_handlers import publishing
 from .states import Outcome
 from .targets import Target
 
@@ -69,6 +70,14 @@ class ReplayTask(Task):  # type: ignore[misc]
         attempt = Attempt(runtime, self, request, args, kwargs)
         request.replay_attempt = attempt
         return execute(attempt)
+
+    def apply_async(self, *args: Any, **kwargs: Any) -> Any:
+        """Publish a call, as Celery does; the key is computed on the way."""
+        token = publishing.set(self)
+        try:
+            return super().apply_async(*args, **kwargs)
+        finally:
+            publishing.reset(token)
 
     def on_replace(self, sig: Any) -> Any:
         """Let the task that takes this one's id carry the submission on, and its key."""

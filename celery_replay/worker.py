@@ -43,8 +43,7 @@ class ReplayRequest(Request):
         """Tell of a lost child before Celery decides about the message."""
         error = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(error, (WorkerLostError, SystemExit)) and not self._already_revoked:
-            brought_back = self.task.acks_late and self.task.reject_on_worker_lost
-            self._tell(Reason.WORKER_LOST, final=not brought_back)
+            self._tell(Reason.WORKER_LOST, final=not self._brought_back)
         elif isinstance(error, TimeLimitExceeded):
             self._tell_timeout()
         return super().on_failure(exc_info, *args, **kwargs)
@@ -54,6 +53,20 @@ class ReplayRequest(Request):
         if not soft:
             self._tell_timeout()
         return super().on_timeout(soft, timeout)
+
+    def _success_was_stored(self) -> Any:
+        """Let the message of a chord's member come back although its SUCCESS is stored.
+
+        Celery acknowledges it then, but stores the result before it counts the chord's part: OPEN knows better whether
+        the part was counted.
+        """
+        if self._brought_back and self._context.chord:
+            return False
+        return super()._success_was_stored()
+
+    @property
+    def _brought_back(self) -> bool:
+        return bool(self.task.acks_late and self.task.reject_on_worker_lost)
 
     def _tell_timeout(self) -> None:
         acknowledged = not self.task.acks_late or getattr(self.task, "acks_on_timeout", True)

@@ -55,7 +55,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the end of every worker's log below a failure."""
     report = yield
-    workers = next((node.stash[_WORKERS] for node in reversed(item.listchain()) if _WORKERS in node.stash), None)
+    workers = item.stash.get(_WORKERS, None)
     if report.failed and workers:
         report.sections.extend(workers.log_tails())
     return report
@@ -123,14 +123,6 @@ def counting_server() -> Iterator[CountingServer]:
 def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
     """Lend a starter of real workers, which end with the test."""
     with worker_pool(tmp_path) as lent:
-        request.node.stash[_WORKERS] = lent
-        yield lent
-
-
-@pytest.fixture(scope="module")
-def module_workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """Lend a starter of real workers, which end with the module."""
-    with worker_pool(tmp_path_factory.mktemp("workers")) as lent:
         request.node.stash[_WORKERS] = lent
         yield lent
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TextIO
 
-from ..clock import SECOND, Micros, as_datetime
+from ..clock import SECOND, Micros
 from ..records import AttemptRecord, Event, Job
 from ..stores.base import Store
 from ..trace import timeline
@@ -35,18 +35,21 @@ def draw(
     """Draw a trace line by line: time since the first event, attempt, what happened."""
     key = f"  key {job.key}" if job.key else ""
     yield _paint(f"{job.operation}  {job.task_id}", "1", colour) + f"  {job.status}{key}"
+    known = list(events)
+    known += [event for attempt in attempts if attempt.note for event in _unsaid(attempt, known)]
+    known.sort(key=lambda event: event.at)
     numbers: dict[str, int] = {}
-    start: Micros | None = None
-    for event in events:
-        start = event.at if start is None else start
+    for event in known:
         number = numbers.setdefault(event.attempt, len(numbers) + 1)
-        yield _line(event, number, start, colour)
-    ended = {attempt.nonce: attempt for attempt in attempts}
-    for nonce, number in numbers.items():
-        attempt = ended.get(nonce)
-        if attempt is not None and attempt.note:
-            at = as_datetime(attempt.ended_at).strftime("%H:%M:%S")
-            yield f"{'':>11}  #{number}  " + _paint(f"✗ {attempt.outcome}: {attempt.note} at {at}", "31", colour)
+        yield _line(event, number, known[0].at, colour)
+
+
+def _unsaid(attempt: AttemptRecord, known: Iterable[Event]) -> Iterable[Event]:
+    """Tell from its record what an attempt that died could not write itself."""
+    if not any(event.attempt == attempt.nonce and event.name == "started" for event in known):
+        yield Event(name="started", at=attempt.started_at, attempt=attempt.nonce)
+    end = {"note": attempt.note, "worker": f"{attempt.worker}/{attempt.pid}"}
+    yield Event(name=str(attempt.outcome), at=attempt.ended_at, attempt=attempt.nonce, status="fail", attributes=end)
 
 
 def _line(event: Event, number: int, start: Micros, colour: bool) -> str:

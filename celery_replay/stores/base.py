@@ -18,7 +18,7 @@ from ..exceptions import StoreUnavailable
 from ..facts import Change, Delivery, Facts
 from ..lifecycle import Closing, Ending, News
 from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord
-from ..states import Outcome, RowStatus, StepState
+from ..states import Outcome, RowStatus, StepState, Verdict
 
 SCHEMA_VERSION = 1
 """Version of the records; a store written by a newer one is refused."""
@@ -138,6 +138,9 @@ class Store(ABC):
 
     def _open(self, unit: Unit, ask: Ask, chunks: Sequence[Chunk]) -> Admission:
         facts = _facts(unit, ask.delivery.submission, ask.claim)
+        if facts.job is not None and facts.job.nonce == ask.nonce and facts.job.status is Outcome.OPEN:
+            # Asked again, since the connection broke after the answer was written: it must not wait for itself.
+            return Admission(facts=facts, verdict=Verdict.RUN, incomplete=facts.job.unsettled)
         answer = admission.admit(facts, ask, unit.now)
         _save(unit, facts, answer, chunks)
         return answer
@@ -158,6 +161,10 @@ class Store(ABC):
 
     def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[Closing, Sequence[Row]]:
         facts = _facts(unit, ending.delivery.submission, ending.claim)
+        job = facts.job
+        if job is not None and job.status is not Outcome.OPEN and _is_of(job, ending):
+            # Told again, since the connection broke after CLOSE was written.
+            return Closing(facts=facts, accepted=True), self._wake(unit, job.identity) if job.waiters else ()
         closing = lifecycle.close(facts, ending, unit.now)
         _save(unit, facts, closing, chunks)
         if closing.accepted:
@@ -173,7 +180,9 @@ class Store(ABC):
 
     def renew(self, pulses: Iterable[Pulse]) -> set[str]:
         """Prolong leases; return the nonces that lost theirs."""
-        return self._atomically(lambda unit: {p.nonce for p in pulses if not _renew(unit, p)})
+        # In one order everywhere, so that two units that lock the same jobs can't deadlock.
+        ordered = sorted(pulses, key=lambda pulse: pulse.submission)
+        return self._atomically(lambda unit: {p.nonce for p in ordered if not _renew(unit, p)})
 
     def flush(
         self,
@@ -404,6 +413,10 @@ def _save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = (
         unit.put(record)
 
 
+def _is_of(job: Job, ending: Ending) -> bool:
+    return (job.nonce, job.claim, job.status) == (ending.nonce, ending.claim, ending.outcome)
+
+
 def _renew(unit: Unit, pulse: Pulse) -> bool:
     facts = Facts(job=unit.job(pulse.submission))
     after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now)
@@ -432,7 +445,7 @@ def _flush(
     steps: Sequence[StepRecord],
     calm: Sequence[Job],
 ) -> None:
-    for submission in unit.advance(advanced):
+    for submission in sorted(unit.advance(advanced)):
         facts = _facts(unit, submission, None)
         _save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
     for step in steps:

@@ -155,7 +155,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def private_connection(alias: str, **options: Any) -> BaseDatabaseWrapper:
-    """Return a new connection to a database of the project, which Django does not know of.
+    """Open a connection to a database of the project, which Django does not know of.
 
     Args:
         alias: its name in DATABASES.
@@ -172,4 +172,6 @@ def private_connection(alias: str, **options: Any) -> BaseDatabaseWrapper:
         "CONN_MAX_AGE": None,
     }
     connection.inc_thread_sharing()
+    with connection.wrap_database_errors:
+        connection.connect()
     return connection

@@ -40,7 +40,6 @@ class Dialect:
     def connect(self, alias: str) -> Link:
         """Open a connection of our own."""
         connection = private_connection(alias)
-        connection.connect()
         return Link(connection, self.cursor(connection))
 
     def cursor(self, connection: BaseDatabaseWrapper) -> Any:
@@ -88,7 +87,6 @@ class PostgreSQL(Dialect):
         if not is_psycopg3:
             return super().connect(alias)
         connection = private_connection(alias, server_side_binding=True)
-        connection.connect()
         prepare(connection)
         return Link(connection, self.cursor(connection))
 

@@ -73,20 +73,24 @@ class Killer:
     def _strike(self, kill: Kill) -> None:
         """Kill and restart the worker if it is in mid-job; else do nothing yet.
 
-        All workers are frozen for the look, so that what was seen still holds at the kill.
+        All workers are frozen for a second look, so that what was seen still holds at the kill.
         """
         worker = self._shop.workers[kill.worker]
+        if not self._in_mid_job(worker, kill):
+            return
         self._signal_all(signal.SIGSTOP)
-        caught = self._calls_of(worker) if kill.calling else []
-        hit = len(caught) >= SLOTS if kill.calling else self._busy()
+        hit = self._in_mid_job(worker, kill)
         if hit:
+            self.caught += self._calls_of(worker)
             worker.kill()
             self._last = time.time()
             self.kills += 1
-            self.caught += caught
         self._signal_all(signal.SIGCONT)
         if hit:
             worker.start()
+
+    def _in_mid_job(self, worker: Worker, kill: Kill) -> bool:
+        return len(self._calls_of(worker)) >= SLOTS if kill.calling else self._busy()
 
     def _calls_of(self, worker: Worker) -> list[str]:
         calls = self._witness.servers()["answering"]

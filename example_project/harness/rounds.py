@@ -76,4 +76,4 @@ def until_quiet(witness: Witness) -> Iterator[Sighting]:
             last, moved = seen, time.monotonic()
         elif time.monotonic() - moved > QUIET_S:
             return
-        time.sleep(0.02)
+        time.sleep(0.03)

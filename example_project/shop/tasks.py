@@ -12,6 +12,7 @@ from datetime import date
 
 from celery import chain, chord, shared_task
 from celery.canvas import Signature
+from django.db.models import F
 
 from example_project.shop_project.celery import replay_options
 
@@ -56,19 +57,12 @@ def charge_order(order_id: int) -> str:
     return order.mark_paid(partners.charge(order.number, order.total_cents))
 
 
-@shared_task(
-    **replay_options(
-        idempotency_key="points:{order_id}",
-        resources=["customer:{customer_id}"],
-        atomic="default",
-    )
-)
+@shared_task(**replay_options(idempotency_key="points:{order_id}", atomic="default"))
 def award_points(order_id: int, customer_id: int) -> int:
     """Give the customer one point for each euro of an order."""
-    customer = Customer.objects.get(pk=customer_id)
-    customer.points += points_for(Order.objects.get(pk=order_id))
-    customer.save(update_fields=["points"])
-    return customer.points
+    points = points_for(Order.objects.get(pk=order_id))
+    Customer.objects.filter(pk=customer_id).update(points=F("points") + points)
+    return points
 
 
 def points_for(order: Order) -> int:

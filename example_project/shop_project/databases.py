@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
 
 
 def databases(folder: Path) -> dict[str, dict[str, Any]]:
@@ -32,12 +34,19 @@ def sqlite(path: Path) -> dict[str, Any]:
 
 
 def postgresql(url: str) -> dict[str, Any]:
+    """Read a URL; a host or other libpq option may also stand in its query, as for Unix sockets."""
     parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    host = parts.hostname or options.pop("host", "")
+    if not host:
+        # Django would take the machine's own server, whatever the URL's author meant.
+        raise ImproperlyConfigured(f"SHOP_DATABASE_URL names no host: {parts.scheme}://…{parts.path}")
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parts.path.lstrip("/"),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
-        "HOST": parts.hostname or "",
-        "PORT": str(parts.port or ""),
+        "HOST": host,
+        "PORT": str(parts.port or options.pop("port", "")),
+        "OPTIONS": options,
     }

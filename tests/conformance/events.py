@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from celery_replay.clock import SECOND, Micros
+from celery_replay.lifecycle import News
+from celery_replay.records import Row
 from celery_replay.states import Reason, RowStatus
-from tests.conformance.worker import OUTCOMES, RUNNING
+from tests.conformance.outside import Message
+from tests.conformance.worker import OUTCOMES, RUNNING, Worker
 from tests.conformance.world import World
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -47,7 +51,7 @@ def passing_until(world: World, until: Micros) -> list[Event]:
         Event(
             "time passes",
             f"{duration / SECOND:.0f} s",
-            lambda world, starved=starved: world.advance(duration, starved),  # type: ignore[misc]
+            _act(World.advance, duration, starved),
             f"while {min(starved)} is starved" if starved else "",
         )
         for starved in (frozenset[str](), *living)
@@ -67,19 +71,14 @@ def _workers(world: World) -> Iterator[Event]:
     idle = [number for number, worker in enumerate(world.workers) if worker.at == "idle"]
     for number, worker in enumerate(world.workers):
         if worker.at != "idle":
-            yield Event("goes on", worker, lambda world, n=number: world.workers[n].step())  # type: ignore[misc]
+            yield Event("goes on", worker, _of(number, Worker.step))
         if worker.flags or (worker.at in RUNNING and worker.settled):
-            yield Event("flushes", worker, lambda world, n=number: world.flush(world.workers[n]))  # type: ignore[misc]
+            yield Event("flushes", worker, _of(number, World.flush))
     for message in world.broker.queue if idle else ():
         for ending in OUTCOMES:
-            yield Event(
-                "receives",
-                message,
-                lambda world, m=message, e=ending: world.workers[idle[0]].receive(m, e),  # type: ignore[misc]
-                ending,
-            )
+            yield Event("receives", message, _of(idle[0], Worker.receive, message, ending), ending)
     for message in world.orphans():
-        yield Event("redelivery", message, lambda world, tag=message.tag: world.broker.restore(tag))  # type: ignore[misc]
+        yield Event("redelivery", message, _act(_restore, message))
 
 
 def _steward(world: World) -> Iterator[Event]:
@@ -88,34 +87,29 @@ def _steward(world: World) -> Iterator[Event]:
     if any(row.wake_at <= now and row.submission not in in_hand for row in world.store.rows()):
         yield Event("release of what is due", "", World.release_due)
     for row in world.to_publish:
-        yield Event("publish", row.submission, lambda world, row=row: world.publish(row))  # type: ignore[misc]
+        yield Event("publish", row.submission, _act(World.publish, row))
     for row in world.to_mark:
-        yield Event("mark", row.submission, lambda world, row=row: world.mark(row))  # type: ignore[misc]
+        yield Event("mark", row.submission, _act(World.mark, row))
     for news in set(world.news):
-        yield Event("heard", news.submission, lambda world, news=news: world.hear(news))  # type: ignore[misc]
+        yield Event("heard", news.submission, _act(World.hear, news))
     if any(job.reap_at is not None and job.reap_at <= now for job in filter(None, map(world.job, world.submissions))):
-        yield Event("reaper", "", lambda world: world.store.reap())
+        yield Event("reaper", "", World.reap)
 
 
 def _crashes(world: World) -> Iterator[Event]:
     for number, worker in enumerate(world.workers):
         if worker.at != "idle" or worker.flags:
-            yield Event("CRASH", worker, lambda world, n=number: world.crash(world.workers[n]))  # type: ignore[misc]
+            yield Event("CRASH", worker, _of(number, World.crash))
         if worker.at != "idle":
             for reason in (Reason.WORKER_LOST, Reason.REVOKED):
-                yield Event(
-                    "KILL",
-                    worker,
-                    lambda world, n=number, why=reason: world.kill(world.workers[n], why),  # type: ignore[misc]
-                    reason,
-                )
+                yield Event("KILL", worker, _of(number, World.kill, reason), reason)
 
 
 def _broker_faults(world: World) -> Iterator[Event]:
     orphans = world.orphans()
     for message in world.broker.unacked.values():
         if message not in orphans:
-            yield Event("EARLY redelivery", message, lambda world, tag=message.tag: world.broker.restore(tag))  # type: ignore[misc]
+            yield Event("EARLY redelivery", message, _act(_restore, message))
 
 
 def _steward_faults(world: World) -> Iterator[Event]:
@@ -123,6 +117,34 @@ def _steward_faults(world: World) -> Iterator[Event]:
         yield Event("CRASH", "steward with rows in hand", World.drop_rows)
     for row in world.store.rows():
         if row.status is RowStatus.RELEASED and row not in world.to_publish:
-            yield Event("SECOND steward has the row", row.submission, lambda world, row=row: world.to_publish.append(row))  # type: ignore[misc]
+            yield Event("SECOND steward has the row", row.submission, _act(_second_steward, row))
     for news in set(world.news):
-        yield Event("LOST news", news.submission, lambda world, news=news: world.news.remove(news))  # type: ignore[misc]
+        yield Event("LOST news", news.submission, _act(_lose, news))
+
+
+def _act(function: Callable[..., object], *arguments: object) -> Callable[[World], object]:
+    return lambda world: function(world, *arguments)
+
+
+def _of(number: int, function: Callable[..., object], *arguments: object) -> Callable[[World], object]:
+    """Act on a worker by its number: a copy of the world has others."""
+
+    def act(world: World) -> object:
+        worker = world.workers[number]
+        if function in vars(Worker).values():
+            return function(worker, *arguments)
+        return function(world, worker, *arguments)
+
+    return act
+
+
+def _restore(world: World, message: Message) -> None:
+    world.broker.restore(message.tag)
+
+
+def _second_steward(world: World, row: Row) -> None:
+    world.to_publish.append(row)
+
+
+def _lose(world: World, news: News) -> None:
+    world.news.remove(news)

@@ -29,7 +29,7 @@ class Budget:
 
     crashes: int = 1
     lapses: int = 1
-    """How often time may pass while somebody works."""
+    """How often a deadline may pass while something else could happen."""
     again: int = 0
     """Redeliveries beside a living holder."""
     endings: tuple[str, ...] = ("ok",)
@@ -46,68 +46,89 @@ class Findings:
     """By property: what is broken, and the shortest way there."""
 
 
-def explore(setup: Setup, budget: Budget, *, limit: int = 200_000, stop_at: str | None = None) -> Findings:
-    """Visit every world that can be reached, and check the properties in each."""
-    first = World(setup, MemoryStore)
-    todo = deque([(0, first, budget)])
-    seen: dict[Hashable, int] = {(identity(first), budget): 0}
-    parents: list[tuple[int, str]] = [(-1, "")]
-    calm_edges: list[list[int]] = []
-    findings = Findings()
+def explore(setup: Setup, budget: Budget, *, limit: int = 200_000) -> Findings:
+    """Visit every world that can be reached, and check the properties in each.
 
-    def note(texts: Iterable[str], number: int) -> bool:
-        broken = list(texts)
-        for text in broken:
-            findings.broken.setdefault(text.partition(":")[0], (text, _trace(parents, number)))
-        return bool(broken)
+    Args:
+        setup: the world.
+        budget: the faults it may suffer.
+        limit: give up after so many worlds.
+    """
+    return _Explorer(World(setup, MemoryStore), budget).explore(limit)
 
-    while todo:
-        number, world, left = todo.popleft()
-        calm_edges += [[] for _ in range(number + 1 - len(calm_edges))]
-        if note(always(world), number):
-            continue
-        moved = False
+
+class _Explorer:
+    def __init__(self, first: World, budget: Budget) -> None:
+        self.findings = Findings()
+        self._todo = deque([(0, first, budget)])
+        self._seen: dict[Hashable, int] = {(identity(first), budget): 0}
+        self._parents: list[tuple[int, str]] = [(-1, "")]
+        self._calm: dict[int, list[int]] = {}
+
+    def explore(self, limit: int) -> Findings:
+        while self._todo and len(self._parents) <= limit:
+            number, world, left = self._todo.popleft()
+            if self._note(always(world), number):
+                continue
+            if not self._go_on(number, world, left):
+                self._note(at_rest(world), number)
+        self.findings.complete = not self._todo
+        self.findings.states = len(self._parents)
+        loop = _cycle(self._calm, len(self._parents))
+        if loop is not None:
+            self._note(["P6: goes round for ever"], loop)
+        return self.findings
+
+    def _go_on(self, number: int, world: World, left: Budget) -> bool:
+        """Visit what follows; tell whether anything can happen without a fault."""
+        calm = self._calm.setdefault(number, [])
         for event, rest, fault in _steps(world, left):
-            findings.moves += 1
+            self.findings.moves += 1
             after = clone(world)
             event.happen(after)
-            key = (identity(after), rest)
-            target = seen.get(key)
-            if target == number:
-                continue
-            moved = moved or not fault
-            if target is None:
-                target = seen[key] = len(parents)
-                parents.append((number, repr(event)))
-                todo.append((target, after, rest))
-            if not fault:
-                calm_edges[number].append(target)
-        if not moved:
-            note(at_rest(world), number)
-        if (stop_at and stop_at in findings.broken) or len(parents) > limit:
-            findings.complete = not todo
-            break
-    findings.states = len(parents)
-    loop = _cycle(calm_edges, len(parents))
-    if loop is not None:
-        findings.broken.setdefault("P6", ("P6: goes round for ever", _trace(parents, loop)))
-    return findings
+            target = self._visit(number, event, after, rest)
+            if not fault and target != number:
+                calm.append(target)
+        return bool(calm)
+
+    def _visit(self, number: int, event: Event, after: World, rest: Budget) -> int:
+        key = (identity(after), rest)
+        target = self._seen.get(key)
+        if target is None:
+            target = self._seen[key] = len(self._parents)
+            self._parents.append((number, repr(event)))
+            self._todo.append((target, after, rest))
+        return target
+
+    def _note(self, broken: Iterable[str], number: int) -> bool:
+        texts = list(broken)
+        for text in texts:
+            self.findings.broken.setdefault(text.partition(":")[0], (text, self._trace(number)))
+        return bool(texts)
+
+    def _trace(self, number: int) -> list[str]:
+        steps = []
+        while number > 0:
+            number, label = self._parents[number]
+            steps.append(label)
+        return steps[::-1]
 
 
 def _steps(world: World, left: Budget) -> Iterator[tuple[Event, Budget, bool]]:
     """Yield every event, what is left of the budget after it, and whether it is a fault."""
-    for event in events.calm(world):
+    calm = events.calm(world)
+    for event in calm:
         if event.kind != "receives" or event.detail in left.endings:
             yield event, left, False
     for event in events.faults(world):
         rest = _spend(event, left)
         if rest is not None:
             yield event, rest, True
-    busy = any(worker.at != "idle" or worker.flags for worker in world.workers)
+    # Time is slow: that a deadline passes while anything else can happen is a fault.
+    busy = bool(calm)
     if busy and not left.lapses:
         return
     rest = replace(left, lapses=left.lapses - 1) if busy else left
-    # Who is idle needs no leap over several deadlines.
     for until in events.deadlines(world)[: None if busy else 1]:
         for event in events.passing_until(world, until):
             yield event, rest, busy
@@ -139,12 +160,11 @@ def clone(world: World) -> World:
         parts=dict(backend.parts),
     )
     twin.workers = [
-        replace(worker, world=twin, flags=list(worker.flags), settled=list(worker.settled))
-        for worker in world.workers
+        replace(worker, world=twin, flags=list(worker.flags), settled=list(worker.settled)) for worker in world.workers
     ]
     for name in ("to_publish", "to_mark", "news", "log", "violations"):
         setattr(twin, name, list(getattr(world, name)))
-    for name in ("uncertain_count", "unseen", "canvas_lost", "revoked"):
+    for name in ("uncertain_count", "unseen", "canvas_lost", "died", "published"):
         setattr(twin, name, set(getattr(world, name)))
     for name in ("owners", "fences"):
         setattr(twin, name, dict(getattr(world, name)))
@@ -254,23 +274,14 @@ def _worker(names: _Names, worker: Worker) -> Hashable:
     )
 
 
-def _trace(parents: list[tuple[int, str]], number: int) -> list[str]:
-    steps = []
-    while number > 0:
-        number, label = parents[number]
-        steps.append(label)
-    return steps[::-1]
-
-
-def _cycle(graph: list[list[int]], size: int) -> int | None:
+def _cycle(graph: dict[int, list[int]], size: int) -> int | None:
     """Find a world on a cycle of moves without a fault: some fair run never comes to rest."""
-    graph = graph + [[]] * (size - len(graph))
     colour = bytearray(size)
     for root in range(size):
         if colour[root]:
             continue
         colour[root] = 1
-        stack = [(root, iter(graph[root]))]
+        stack = [(root, iter(graph.get(root, ())))]
         while stack:
             node, children = stack[-1]
             child = next((c for c in children if colour[c] != 2), None)
@@ -281,5 +292,5 @@ def _cycle(graph: list[list[int]], size: int) -> int | None:
                 return child
             else:
                 colour[child] = 1
-                stack.append((child, iter(graph[child])))
+                stack.append((child, iter(graph.get(child, ()))))
     return None

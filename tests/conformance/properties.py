@@ -51,6 +51,8 @@ def at_rest(world: World) -> Iterator[str]:
 
 def _job_at_rest(world: World, job: Job) -> Iterator[str]:
     submission, status = job.submission, job.status
+    if status is Outcome.LOST and submission not in world.died:
+        yield f"P2: {submission} was filed as lost, though none of its workers died"
     if not status.ended and status is not Outcome.LOST:
         yield f"P2: {submission} is silently gone, it stays {status}"
     yield from _letters(world, job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from celery_replay.clock import Micros
 from tests.conformance.properties import at_rest
@@ -27,13 +28,15 @@ def settle(world: World) -> None:
         if move is not None:
             move()
             continue
-        if world.store.reap():
+        if world.reap():
+            continue
+        world.release_due()
+        if world.to_publish:
             continue
         wake_at = _next_deadline(world)
         if wake_at is None:
             return
-        world.advance(max(wake_at - world.clock.now, 1))
-        world.release_due()
+        world.advance(wake_at - world.clock.now)
     raise GoesRound(f"P6: no rest after {MOVES} moves: {world.store.rows()} {world.log[-12:]}")
 
 
@@ -44,28 +47,24 @@ def check_rest(world: World) -> None:
     assert not broken, broken
 
 
-def _moves(world: World) -> Iterator[Callable[[], None]]:
+def _moves(world: World) -> Iterator[Callable[[], object]]:
     for worker in world.workers:
         if worker.at != "idle":
             yield worker.step
         if worker.flags:
-            yield lambda worker=worker: world.flush(worker)  # type: ignore[misc]
-    for row in world.to_publish:
-        yield lambda row=row: world.publish(row)  # type: ignore[misc]
-    for row in world.to_mark:
-        yield lambda row=row: world.mark(row)  # type: ignore[misc]
-    for news in world.news:
-        yield lambda news=news: world.hear(news)  # type: ignore[misc]
-    for orphan in world.orphans():
-        yield lambda orphan=orphan: world.broker.restore(orphan.tag)  # type: ignore[misc]
+            yield partial(world.flush, worker)
+    yield from (partial(world.publish, row) for row in world.to_publish)
+    yield from (partial(world.mark, row) for row in world.to_mark)
+    yield from (partial(world.hear, news) for news in world.news)
+    yield from (partial(world.broker.restore, message.tag) for message in world.orphans())
     idle = [worker for worker in world.workers if worker.at == "idle"]
-    for message in world.broker.queue[:1]:
-        yield lambda: idle[0].receive(message)
+    yield from (partial(idle[0].receive, message) for message in world.broker.queue[:1])
 
 
 def _next_deadline(world: World) -> Micros | None:
-    rows = [row.wake_at for row in world.store.rows()]
-    jobs = [world.job(submission) for submission in world.submissions]
-    parked = {row.submission for row in world.store.rows()}
-    reaps = [job.reap_at for job in jobs if job is not None and job.submission not in parked]
-    return min([*rows, *(at for at in reaps if at is not None)], default=None)
+    """Return when something else can happen; what is due already and does not move will never move."""
+    rows = world.store.rows()
+    parked = {row.submission for row in rows}
+    jobs = [job for job in map(world.job, world.submissions) if job is not None and job.submission not in parked]
+    times = [*(row.wake_at for row in rows), *(job.reap_at for job in jobs if job.reap_at is not None)]
+    return min((at for at in times if at > world.clock.now), default=None)

@@ -207,9 +207,7 @@ def _claim(worker: Worker) -> None:
     if worker.ending in ("interrupt", "requeue"):
         worker.at = "end"
         return
-    step = StepRecord(
-        scope=worker.identity, key=STEP, name=STEP, state=StepState.CLAIMED, nonce=worker.nonce
-    )
+    step = StepRecord(scope=worker.identity, key=STEP, name=STEP, state=StepState.CLAIMED, nonce=worker.nonce)
     ours, earlier = worker.world.store.claim_step(worker.job, step, worker.delivery())
     if not ours:
         worker.lost()
@@ -239,9 +237,7 @@ def _apply(worker: Worker) -> None:
 
 
 def _settled(worker: Worker) -> StepRecord:
-    return StepRecord(
-        scope=worker.identity, key=STEP, name=STEP, state=StepState.SETTLED, nonce=worker.nonce
-    )
+    return StepRecord(scope=worker.identity, key=STEP, name=STEP, state=StepState.SETTLED, nonce=worker.nonce)
 
 
 def _end(worker: Worker) -> None:
@@ -257,6 +253,7 @@ def _end(worker: Worker) -> None:
     elif outcome is Outcome.FAILED:
         worker.at = "fstore"
     else:
+        worker.world.died.add(worker.submission)
         worker.at = "give_back"
 
 

@@ -9,7 +9,7 @@ from celery_replay.admission import Admission
 from celery_replay.clock import SECOND, Micros
 from celery_replay.lifecycle import News
 from celery_replay.records import Job, Row, StepRecord
-from celery_replay.states import AckMode, Outcome, Reason, Verdict
+from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verdict
 from celery_replay.stores.base import Pulse, Store
 from tests.conformance import setup
 from tests.conformance.outside import Backend, Broker, Message, Target
@@ -54,12 +54,15 @@ class World:
         self.zombies = False
         """A lease lapsed while its owner lived."""
         self.uncertain_count: set[str] = set()
-        """Nobody can tell whether their chord part was counted: a crash before the flag, or a canvas lease that lapsed."""
+        """Their chord part may have been counted: a crash before the flag, or a canvas lease that lapsed."""
         self.unseen: set[str] = set()
         """Their message was acknowledged and died before OPEN."""
         self.canvas_lost: set[str] = set()
         """Their worker died, and no message comes back."""
-        self.revoked: set[str] = set()
+        self.died: set[str] = set()
+        """A worker of theirs died, or was interrupted after its message was acknowledged."""
+        self.published: set[tuple[str, Micros, int]] = set()
+        """Rounds of rows whose message went out."""
         self._minted = 0
         for submission in self.submissions:
             self.broker.publish(submission, 0)
@@ -101,7 +104,7 @@ class World:
         worker.die()
 
     def kill(self, worker: Worker, reason: Reason = Reason.WORKER_LOST) -> None:
-        """Lose a pool child: its parent acknowledges or requeues by the task's settings, and tells the steward twice."""
+        """Lose a pool child: its parent acknowledges or requeues, by the task's settings, and tells of it twice."""
         message, ack = worker.message, self.setup.ack
         final = reason is Reason.REVOKED or ack is not AckMode.LATE
         self._bury(worker, acked=final)
@@ -119,12 +122,11 @@ class World:
                 final=final,
             )
             self.news += [news, news]
-            if reason is Reason.REVOKED:
-                self.revoked.add(message.submission)
         worker.die()
 
     def _bury(self, worker: Worker, *, acked: bool = False) -> None:
         acked = acked or self.setup.ack is AckMode.EARLY
+        self.died.add(worker.submission)
         lost = set(worker.flags)
         self.uncertain_count |= lost
         if acked:
@@ -168,15 +170,24 @@ class World:
     def publish(self, row: Row) -> None:
         self.to_publish.remove(row)
         self.broker.publish_encoded(row.message)
+        self.published.add((row.submission, row.parked_at, row.revision))
         self.to_mark.append(row)
 
     def mark(self, row: Row) -> None:
         self.to_mark.remove(row)
         self.store.mark_sent(row, setup.RESEND)
+        stored = self.store.row(row.submission)
+        if stored is None or stored.status is not RowStatus.SENT:
+            return
+        if (stored.submission, stored.parked_at, stored.revision) not in self.published:
+            self.violations.append(f"P6: {row.submission} was marked as sent in a round that nobody published")
 
     def drop_rows(self) -> None:
         """Crash the steward between release, publish and mark."""
         self.to_publish, self.to_mark = [], []
+
+    def reap(self) -> int:
+        return self.store.reap()
 
     def hear(self, news: News) -> None:
         self.news.remove(news)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from celery_replay.admission import Ask
@@ -17,7 +18,7 @@ def delivery(submission: str, generation: int = 0) -> Delivery:
         submission=submission,
         operation="shop.tasks.ship",
         generation=generation,
-        message=lambda: f"message {submission!a}/{generation}".encode(),
+        message=partial(bytes, f"message {submission!a}/{generation}".encode()),
     )
 
 

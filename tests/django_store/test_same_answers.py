@@ -139,9 +139,7 @@ def test_a_takeover_refuses_the_old_owner(twins: Twins) -> None:
     job = twins.open(first).facts.job
     twins.clock.tick(61)
     assert twins.open(second).incomplete
-    pulses = [
-        Pulse(submission="s1", nonce=of.nonce, claim=of.claim, lease_us=60 * SECOND) for of in (first, second)
-    ]
+    pulses = [Pulse(submission="s1", nonce=of.nonce, claim=of.claim, lease_us=60 * SECOND) for of in (first, second)]
     assert twins.call(lambda s: s.renew(pulses)) == {first.nonce}
     closing, _ = twins.call(lambda s: s.close(job, ending(first)))
     assert not closing.accepted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +16,7 @@ from celery_replay.states import AckMode, Outcome, StepState, Verdict
 from celery_replay.stores.base import Store
 from django_celery_replay.store import DjangoStore
 from tests.django_store.builders import ask, chunk, delivery, ending, step
-from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
+from tests.support.django_stores import database_alias, empty_tables
 
 NOW = 1_800_000_000 * SECOND
 
@@ -83,7 +84,8 @@ def test_many_finished_jobs_cost_a_handful_of_round_trips(postgres_store: Django
     with round_trips(postgres_store) as count:
         postgres_store.flush([of.delivery.submission for of in asks], [chunk(of, 9) for of in asks])
         assert count() <= 7
-    assert all(job.canvas_advanced for of in asks if (job := postgres_store.job(of.delivery.submission)))
+    jobs = [postgres_store.job(of.delivery.submission) for of in asks]
+    assert all(job is not None and job.canvas_advanced for job in jobs)
 
 
 def test_times_are_the_servers_on_the_short_way_too(postgres_store: DjangoStore) -> None:
@@ -138,13 +140,12 @@ def test_the_short_way_leaves_what_the_long_way_leaves(
 ) -> None:
     alias = database_alias(postgres_dsn)
     found = []
-    for make in (make_django_store, lambda *_, **__: LongWay(alias, now=lambda: clock[0])):
+    for kind in (DjangoStore, LongWay):
         clock = [NOW]
-        store = make(postgres_dsn, lambda clock=clock: clock[0], empty=False)
         empty_tables(alias)
+        store = kind(alias, now=partial(clock.__getitem__, 0))
         found.append(_play(store, clock, before, between, options, ends, chunks, settled))
         store.close_connections()
-    close_stores()
     short, long = found
     assert short == long
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from celery_replay.records import Event, Job, Letter
+from celery_replay.records import Event, Job, Letter, Row
 from celery_replay.runtime import runtime_of
 from celery_replay.states import LetterState, Outcome
 from celery_replay.trace import timeline
@@ -23,7 +23,7 @@ from tests.support.workers import WorkerProcess, Workers, worker_pool
 APPS = "tests.end_to_end.apps."
 PATIENCE_S = 40.0
 """How long a test waits for what has to come; the machine may be busy."""
-_OVER = (Outcome.LOST, Outcome.SUPERSEDED)
+_OVER = (Outcome.LOST,)
 
 
 class Stage:
@@ -100,6 +100,10 @@ class Stage:
         """Count an effect, at the place where it happened."""
         return self.target.effects(f"/{what}", reference)
 
+    def sign(self, reference: str) -> None:
+        """Let a task go on that waits for it."""
+        self.target.take_effect("/sign", reference)
+
     def state(self, task_id: str) -> str:
         """Return what Celery's result backend says."""
         return str(self.web(_state, task_id))
@@ -131,6 +135,11 @@ class Stage:
     def job(self, **wanted: str) -> Job:
         """Return the one job that there is."""
         (found,) = self.jobs(**wanted)
+        return found
+
+    def rows(self) -> list[Row]:
+        """Return what is parked."""
+        found: list[Row] = self.web(_rows)
         return found
 
     def letters(self, task_id: str) -> list[Letter]:
@@ -210,6 +219,10 @@ def _result(app: Any, task_id: str, patience_s: float) -> Any:
 
 def _jobs(app: Any, wanted: Mapping[str, str]) -> list[Job]:
     return list(runtime_of(app).store.find_jobs(**wanted, limit=100_000))
+
+
+def _rows(app: Any) -> list[Row]:
+    return list(runtime_of(app).store.rows(limit=10_000))
 
 
 def _letters(app: Any) -> list[Letter]:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
-from pytest_django import DjangoDbBlocker
-from celery import chord, signature
-from celery.result import AsyncResult
+from celery import chord
+from celery_replay.runtime import runtime_of
 from celery_replay.states import LetterState
 
 from tests.end_to_end.apps.killpoints import CHILD, GROUP, arm, arrived
-from tests.end_to_end.apps.mortal import EFFECTS_TABLE, WITNESS_QUEUE, job_name
-from tests.end_to_end.world import World, world
-from tests.support.counting_server import CountingServer
+from tests.end_to_end.apps.project import EFFECTS_TABLE, LEASE_TTL_S, QUICK_REDIS
+from tests.end_to_end.conftest import StageMaker
+from tests.end_to_end.stage import Stage
 from tests.support.net import wait_until
-from tests.support.redis_server import flush
-from tests.support.workers import Workers
+from tests.support.workers import WorkerProcess
 
 # Job, link or chord body counted, and how it ends: "lost" is FAILURE where the worker's parent lives, else PENDING for
 # ever. "letter": an open dead letter. "unknown": the job is marked as one whose canvas may not have been sent on.
@@ -73,6 +74,7 @@ POINTS = {
 }
 WAVE = 20
 """Jobs that die together with one worker."""
+PATIENCE_S = 90
 SETTLE_S = 4
 """Watched after everything has come as expected: longer than the visibility timeout and every lease."""
 
@@ -108,97 +110,145 @@ def _row(moment: str, declared: str, early: str, late: str, loss_acknowledged: s
 
 
 CELLS = _cells()
+ON_RABBITMQ = [cell for cell in CELLS if cell.dies == GROUP and cell.acknowledged == "late"]
+"""Where the broker makes a difference."""
+QUICK = {"replay_lease_ttl": LEASE_TTL_S}
 
 
 class Play:
-    """All deaths of the table, in as few workers as possible."""
+    """Deaths in as few workers as possible."""
 
-    def __init__(self, stage: World, cells: list[Cell]) -> None:
-        self.world = stage
-        self.cells = cells
-        self._results: dict[Cell, AsyncResult] = {}
+    def __init__(self, lent: Stage, folder: Path) -> None:
+        self.stage = lent
+        self.folder = folder
+        self.task_ids: dict[Cell, str] = {}
+        self._sql(f"CREATE TABLE {EFFECTS_TABLE} (reference text)")
 
-    def run(self) -> dict[Cell, str]:
-        """Let everybody die, wait for what comes after it, and tell how each job ended."""
-        self.world.start(WITNESS_QUEUE, concurrency=2)
-        alone = [cell for cell in self.cells if cell.dies == CHILD]
-        together = [cell for cell in self.cells if cell.dies == GROUP]
-        self._publish(alone, "alone")
-        self.world.start("alone", concurrency=6)
-        waves = [together[start : start + WAVE] for start in range(0, len(together), WAVE)]
-        for number, wave in enumerate(waves):
-            self._die_together(wave, f"wave{number}")
-        self.world.start(*(f"wave{number}" for number in range(len(waves))), concurrency=4)
+    def kill_children(self, cells: Sequence[Cell]) -> dict[Cell, str]:
+        """Let each job kill the pool child that has it, all in one worker that lives on."""
+        self._publish(cells, self.stage.queue)
+        self._start(self.stage.queue, concurrency=6)
+        return self._ends(cells)
+
+    def kill_workers(self, cells: Sequence[Cell]) -> dict[Cell, str]:
+        """Kill workers, each with many jobs in it; another one goes on with what they leave."""
+        waves = [cells[start : start + WAVE] for start in range(0, len(cells), WAVE)]
+        queues = [f"{self.stage.queue}-{number}" for number in range(len(waves))]
+        for wave, queue in zip(waves, queues, strict=True):
+            self._publish(wave, queue)
+            worker = self._start(queue, concurrency=len(wave))
+            worker.wait_for(lambda wave=wave: self._all_there(wave), PATIENCE_S, "all at their places")
+            worker.kill()
+        self._start(*queues, self.stage.queue, concurrency=6)
+        return self._ends(cells)
+
+    def _start(self, *queues: str, concurrency: int) -> WorkerProcess:
+        env = {"REPLAY_TEST_KILLS": str(self.folder)}
+        return self.stage.start(*queues, concurrency=concurrency, env=env, ready_timeout_s=PATIENCE_S)
+
+    def _all_there(self, cells: Sequence[Cell]) -> bool:
+        return all(arrived(self.folder, cell.reference) for cell in cells)
+
+    def _publish(self, cells: Sequence[Cell], queue: str) -> None:
+        for cell in cells:
+            arm(self.folder, POINTS[cell.moment], cell.reference, cell.dies)
+        self.task_ids |= dict(zip(cells, self.stage.web(publish, cells, queue, self.stage.queue), strict=True))
+
+    def _ends(self, cells: Sequence[Cell]) -> dict[Cell, str]:
+        """Wait for what comes after the deaths, and tell how each job ended."""
         # What has not come by then fails its own test, with what came instead.
         with suppress(TimeoutError):
-            wait_until(lambda: all(self._seen(cell) == cell.ends for cell in self.cells), 60, "all ends", 0.5)
+            wait_until(lambda: all(self._seen(cell) == cell.ends for cell in cells), PATIENCE_S, "all ends", 0.5)
         time.sleep(SETTLE_S)
-        return {cell: self._seen(cell) for cell in self.cells}
-
-    def _publish(self, cells: list[Cell], queue: str) -> None:
-        for cell in cells:
-            arm(self.world.kills, POINTS[cell.moment], cell.reference, cell.dies)
-            self._results[cell] = self._send(cell, queue)
-
-    def _send(self, cell: Cell, queue: str) -> AsyncResult:
-        app, reference = self.world.producer, cell.reference
-        retry = {"retry": True} if "retry" in cell.moment else {}
-        job = signature(
-            job_name(cell.acknowledged, cell.declared), args=(reference,), kwargs=retry, app=app, options={"queue": queue}
-        )
-        if cell.moment.startswith("chord"):
-            body = app.signature("witness.body", kwargs={"reference": reference}, queue=WITNESS_QUEUE)
-            other = app.signature("witness.member", args=("member",), queue=WITNESS_QUEUE)
-            return chord([job, other], app=app)(body).parent.results[0]
-        link = app.signature("witness.callback", args=(reference,), immutable=True, queue=WITNESS_QUEUE)
-        return job.apply_async(link=link)
-
-    def _die_together(self, cells: list[Cell], queue: str) -> None:
-        self._publish(cells, queue)
-        worker = self.world.start(queue, concurrency=len(cells))
-        there = [cell.reference for cell in cells]
-        worker.wait_for(lambda: all(arrived(self.world.kills, reference) for reference in there), 60, "all at their places")
-        worker.kill()
+        return {cell: self._seen(cell) for cell in cells}
 
     def _seen(self, cell: Cell) -> str:
-        effects = self.world.effects(cell.reference) + self._rows(cell)
-        callbacks = self.world.effects(cell.reference, "callbacks")
-        words = [str(effects), str(callbacks), self._results[cell].state]
-        task_id = str(self._results[cell].id)
-        letters = [letter for letter in self.world.store.letters(1000) if letter.task_id == task_id]
-        if any(letter.state is LetterState.OPEN for letter in letters):
-            words.append("letter")
-        if not callbacks and any(job.canvas_unknown for job in self.world.store.find_jobs(task_id=task_id)):
-            words.append("unknown")
-        return " ".join(words)
+        state, marks = self.stage.web(state_of, self.task_ids[cell])
+        effects = self.stage.effects(cell.reference, "effects")
+        if cell.declared == "atomic":
+            effects = int(self._sql(f"SELECT count(*) FROM {EFFECTS_TABLE} WHERE reference = '{cell.reference}'"))
+        callbacks = self.stage.effects(cell.reference, "callbacks")
+        if callbacks:
+            # Sent on after all, but nobody could know.
+            marks.discard("unknown")
+        return " ".join([str(effects), str(callbacks), state, *sorted(marks)])
 
-    def _rows(self, cell: Cell) -> int:
-        return self.world.sql(f"SELECT count(*) FROM {EFFECTS_TABLE} WHERE reference = '{cell.reference}'")[0][0]
+    def _sql(self, statement: str) -> Any:
+        with psycopg.connect(self.stage.database, autocommit=True) as connection:
+            cursor = connection.execute(statement)  # type: ignore[arg-type]
+            return cursor.fetchone()[0] if cursor.description else None
+
+
+# What runs in the producer
+
+
+def publish(app: Any, cells: Sequence[Cell], queue: str, callbacks: str) -> list[str]:
+    """Publish the jobs of cells; return their task ids."""
+    return [_publish(app, cell, queue, callbacks) for cell in cells]
+
+
+def _publish(app: Any, cell: Cell, queue: str, callbacks: str) -> str:
+    retry = "retry" in cell.moment
+    task = app.tasks[f"job.{cell.acknowledged}.{cell.declared}"]
+    job = task.s(cell.reference, retry=retry).set(queue=queue)
+    if not cell.moment.startswith("chord"):
+        link = app.tasks["witness.callback"].si(cell.reference).set(queue=callbacks)
+        return str(job.apply_async(link=link).id)
+    body = app.tasks["witness.body"].s(cell.reference).set(queue=callbacks)
+    member = app.tasks["witness.member"].s("member").set(queue=callbacks)
+    return str(chord([job, member], app=app)(body).parent.results[0].id)
+
+
+def state_of(app: Any, task_id: str) -> tuple[str, set[str]]:
+    """Return Celery's state of a task, and how the job is marked in the store."""
+    store = runtime_of(app).store
+    marks = set()
+    for job in store.find_jobs(task_id=task_id):
+        letter = store.letter(job.submission)
+        marks |= {"letter"} if letter and letter.state is LetterState.OPEN else set()
+        marks |= {"unknown"} if job.canvas_unknown else set()
+    return str(app.AsyncResult(task_id).state), marks
 
 
 @pytest.fixture(scope="module")
-def ends(
-    redis_url: str,
-    postgres_dsn: str,
-    django_db_blocker: DjangoDbBlocker,
-    tmp_path_factory: pytest.TempPathFactory,
-    module_workers: Workers,
-) -> Iterator[dict[Cell, str]]:
-    """Tell how the job of each cell ended."""
-    flush(redis_url)
-    folder = tmp_path_factory.mktemp("deaths")
-    with (
-        django_db_blocker.unblock(),
-        CountingServer() as target,
-        world(
-            "mortal", module_workers, folder, broker=redis_url, backend=redis_url, database=postgres_dsn, target=target
-        ) as stage,
-    ):
-        stage.sql(f"CREATE TABLE IF NOT EXISTS {EFFECTS_TABLE} (reference text)")
-        yield Play(stage, CELLS).run()
+def lost_children(make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, str]:
+    """Kill pool children. A visibility timeout plays no part, so it is long enough for a busy machine."""
+    settings = {"broker_transport_options": {**QUICK_REDIS, "visibility_timeout": 24}}
+    with make_stage("mortal", settings={**QUICK, **settings}) as lent:
+        return Play(lent, tmp_path_factory.mktemp("children")).kill_children([c for c in CELLS if c.dies == CHILD])
+
+
+@pytest.fixture(scope="module")
+def lost_workers(make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, str]:
+    """Kill workers on Redis, which brings their messages after the visibility timeout."""
+    with make_stage("mortal", settings=QUICK) as lent:
+        return Play(lent, tmp_path_factory.mktemp("workers")).kill_workers([c for c in CELLS if c.dies == GROUP])
+
+
+@pytest.fixture(scope="module")
+def lost_workers_on_rabbitmq(
+    make_stage: StageMaker, rabbitmq_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Cell, str]:
+    """Kill a worker on RabbitMQ, which brings its messages at once."""
+    with make_stage("mortal", broker=rabbitmq_url, settings=QUICK) as lent:
+        return Play(lent, tmp_path_factory.mktemp("rabbitmq")).kill_workers(ON_RABBITMQ)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.reference)
-def test_a_killed_job_ends_as_the_table_says(cell: Cell, ends: dict[Cell, str]) -> None:
-    assert ends[cell] == cell.ends
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.dies == CHILD], ids=lambda cell: cell.reference)
+def test_a_job_whose_child_is_killed_ends_as_the_table_says(cell: Cell, lost_children: dict[Cell, str]) -> None:
+    assert lost_children[cell] == cell.ends
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.dies == GROUP], ids=lambda cell: cell.reference)
+def test_a_job_whose_worker_is_killed_ends_as_the_table_says(cell: Cell, lost_workers: dict[Cell, str]) -> None:
+    assert lost_workers[cell] == cell.ends
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "cell", ON_RABBITMQ, ids=lambda cell: cell.reference
+)
+def test_a_job_ends_the_same_on_rabbitmq(cell: Cell, lost_workers_on_rabbitmq: dict[Cell, str]) -> None:
+    assert lost_workers_on_rabbitmq[cell] == cell.ends

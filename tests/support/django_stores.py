@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from celery_replay.clock import Micros
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
+
+from celery_replay.clock import Micros
 from django_celery_replay.connections import private_connection
 from django_celery_replay.store import DjangoStore
-
 from tests.support.database_urls import django_database
 
 APP = "django_celery_replay"
@@ -70,9 +70,7 @@ def empty_tables(alias: str) -> None:
 
 def direct_connection(alias: str) -> BaseDatabaseWrapper:
     """Return a connection that no other code uses; the caller closes it."""
-    connection = private_connection(alias)
-    connection.connect()
-    return connection
+    return private_connection(alias)
 
 
 def _migrate(alias: str) -> None:

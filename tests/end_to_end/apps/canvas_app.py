@@ -9,9 +9,15 @@ from typing import Any
 
 from celery import chain, chord, group
 
-from tests.end_to_end.apps.project import make_app, post
+from tests.end_to_end.apps.project import exists, make_app, post
 
 app = make_app("canvas")
+
+
+def await_sign(reference: str) -> None:
+    """Wait until the test gives its sign."""
+    while not exists("sign", reference):
+        time.sleep(0.05)
 
 
 @app.task(name="done")
@@ -72,9 +78,15 @@ def parent(self: Any, child: str, key: str, fails: int = 1) -> str:
     return child
 
 
-@app.task(name="order", idempotency_key="order:{key}", on_incomplete="resume")
-def order(key: str, seconds: float = 0, fail: bool = False) -> str:
+@app.task(name="order", idempotency_key="order:{key}", on_incomplete="resume", bind=True)
+def order(self: Any, key: str, seconds: float = 0, fail: bool = False) -> str:
     """Be a business intent with a key."""
+    if self.request.get("hold"):
+        post("held", key)
+        await_sign(self.request.get("hold"))
+        if self.request.get("then") == "fail":
+            raise ValueError(key)
+        return key
     post("order", key)
     time.sleep(seconds)
     if fail:

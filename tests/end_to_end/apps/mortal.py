@@ -13,11 +13,8 @@ from celery_replay.worker import ReplayRequest
 from django.db import connection
 
 from tests.end_to_end.apps.killpoints import accepted, reach
-from tests.end_to_end.apps.project import exists, make_app, post
+from tests.end_to_end.apps.project import EFFECTS_TABLE, exists, make_app, post
 
-WITNESS_QUEUE = "witness"
-"""Where callbacks and chord bodies run, by a worker that nobody kills."""
-EFFECTS_TABLE = "tests_effects"
 
 ACKNOWLEDGED: dict[str, dict[str, Any]] = {
     "early": {"acks_late": False, "reject_on_worker_lost": False},
@@ -89,7 +86,7 @@ class ObservedRequest(ReplayRequest):
         accepted(str(self.args[0]))
 
 
-app = make_app("mortal", task_routes={"witness.*": {"queue": WITNESS_QUEUE}})
+app = make_app("mortal")
 
 
 def _body(declared: str, task: Any, reference: str, retry: bool) -> str:
@@ -112,12 +109,7 @@ def _make(acknowledged: str, declared: str) -> None:
     options = {**ACKNOWLEDGED[acknowledged], **DECLARED[declared]}
     if declared not in ("nothing", "atomic"):
         options["idempotency_key"] = "{reference}"
-    app.task(bind=True, name=job_name(acknowledged, declared), Request=ObservedRequest, **options)(job)
-
-
-def job_name(acknowledged: str, declared: str) -> str:
-    """Name the task of a cell."""
-    return f"job.{acknowledged}.{declared}"
+    app.task(bind=True, name=f"job.{acknowledged}.{declared}", Request=ObservedRequest, **options)(job)
 
 
 for _acknowledged in ACKNOWLEDGED:

@@ -16,8 +16,15 @@ import django
 from celery import Celery
 
 VISIBILITY_TIMEOUT_S = 3
+QUICK_REDIS = {
+    "visibility_timeout": VISIBILITY_TIMEOUT_S,
+    "unacked_restore_interval": 1,
+    "unacked_restore_throttle": 1,
+}
 LEASE_TTL_S = 2
 CANVAS_TTL_S = 3
+EFFECTS_TABLE = "tests_effects"
+"""A business table, with effects by reference."""
 
 
 def make_app(name: str, **settings: Any) -> Celery:
@@ -25,14 +32,9 @@ def make_app(name: str, **settings: Any) -> Celery:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django_settings")
     django.setup()
     app = Celery(name, task_cls="django_celery_replay:ReplayTask")
-    transport = {
-        "visibility_timeout": VISIBILITY_TIMEOUT_S,
-        "unacked_restore_interval": 1,
-        "unacked_restore_throttle": 1,
-    }
     app.conf.update(
         broker_connection_retry_on_startup=True,
-        broker_transport_options=transport if "redis" in os.environ.get("CELERY_BROKER_URL", "") else {},
+        broker_transport_options=QUICK_REDIS if os.environ.get("CELERY_BROKER_URL", "").startswith("redis") else {},
         worker_prefetch_multiplier=1,
         worker_enable_remote_control=False,
         replay_lease_ttl=LEASE_TTL_S,

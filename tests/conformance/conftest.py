@@ -1,0 +1,67 @@
+"""Every store, empty and with a clock that stands still, behind one fixture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from pytest_django.plugin import DjangoDbBlocker
+
+from celery_replay.clock import Micros
+from celery_replay.stores.base import Store
+from celery_replay.stores.memory import MemoryStore
+from tests.conformance import profiles
+from tests.conformance.world import Clock, MakeStore
+
+KINDS = ("memory", "sqlite", "postgresql")
+
+if settings.get_current_profile_name() != "deep":
+    settings.load_profile(profiles.DEFAULT)
+
+
+@pytest.fixture(params=KINDS)
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Name a kind of store."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def make_store(
+    store_kind: str, request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker
+) -> Iterator[MakeStore]:
+    """Lend a maker of empty stores."""
+    if store_kind == "memory":
+        yield MemoryStore
+        return
+    url: str = request.getfixturevalue("sqlite_url" if store_kind == "sqlite" else "postgres_dsn")
+    with django_db_blocker.unblock():
+        from tests.support.django_stores import close_stores, make_django_store
+
+        def make(now: Callable[[], Micros]) -> Store:
+            close_stores()
+            return make_django_store(url, now)
+
+        yield make
+        close_stores()
+
+
+@pytest.fixture(scope="session")
+def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Name an SQLite file."""
+    path: Path = tmp_path_factory.mktemp("conformance") / "replay.sqlite3"
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Lend the store's clock."""
+    return Clock()
+
+
+@pytest.fixture
+def store(make_store: MakeStore, clock: Clock) -> Store:
+    """Lend an empty store."""
+    return make_store(clock)

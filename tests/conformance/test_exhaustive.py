@@ -1,0 +1,46 @@
+"""Every interleaving of small worlds: not by chance, but each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from celery_replay.states import AckMode, OnIncomplete
+from tests.conformance.exhaustive import Budget, explore
+from tests.conformance.outside import Guard
+from tests.conformance.setup import Setup
+
+SMALL = {
+    "a redelivery beside its owner": (Setup(counts_by_id=False), Budget(crashes=0, lapses=0, again=2)),
+    "two jobs of one key": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0)),
+    "an early acknowledgement": (Setup(ack=AckMode.EARLY, whole=True, canvas=False), Budget(lapses=0)),
+}
+LARGE = {
+    "a crash and a lapse": (Setup(), Budget()),
+    "a crash and a redelivery": (Setup(guard=Guard.ATOMIC), Budget(lapses=0, again=1)),
+    "a retry": (Setup(), Budget(endings=("ok", "retry"))),
+    "a failure": (Setup(), Budget(endings=("ok", "fail"))),
+    "a shutdown": (Setup(), Budget(crashes=0, endings=("ok", "interrupt", "requeue"))),
+    "two jobs and a lapse": (Setup(submissions=2, canvas=False), Budget(crashes=0)),
+    "two jobs and a crash": (Setup(submissions=2, canvas=False), Budget(lapses=0)),
+    "two jobs, one retries": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0, endings=("ok", "retry"))),
+    "an unsettled effect is a dead letter": (Setup(incomplete=OnIncomplete.DEAD_LETTER), Budget()),
+    "an acknowledged loss": (Setup(ack=AckMode.LATE_ACKS_LOSS), Budget(endings=("ok", "fail"))),
+    "early acknowledgement": (Setup(ack=AckMode.EARLY), Budget(endings=("ok", "retry"))),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_order_of_events_in_a_small_world(name: str) -> None:
+    findings = explore(*SMALL[name])
+    assert (findings.broken, findings.complete) == ({}, True)
+    assert findings.states > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.skipif(settings.get_current_profile_name() != "deep", reason="takes minutes: --hypothesis-profile=deep")
+@pytest.mark.parametrize("name", LARGE)
+def test_every_order_of_events_in_a_larger_world(name: str) -> None:
+    findings = explore(*LARGE[name], limit=1_000_000)
+    assert findings.broken == {}

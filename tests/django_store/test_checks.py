@@ -1,0 +1,80 @@
+"""System checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, _state
+from django.db import connections
+
+from celery_replay.task import ReplayTask as CoreTask
+from django_celery_replay import ReplayTask
+from django_celery_replay.checks import check_apps, check_store
+
+
+@pytest.fixture
+def databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    sqlite = "django.db.backends.sqlite3"
+    made: dict[str, Any] = {
+        "default": {"ENGINE": sqlite, "NAME": tmp_path / "shop.sqlite3"},
+        "same": {"ENGINE": sqlite, "NAME": f"{tmp_path}/./shop.sqlite3"},
+        "replay": {"ENGINE": sqlite, "NAME": tmp_path / "replay.sqlite3"},
+        "big": {"ENGINE": "django.db.backends.postgresql", "NAME": "shop"},
+    }
+    connections.configure_settings(made)
+    for alias, entry in made.items():
+        monkeypatch.setitem(connections.settings, alias, entry)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("store", "ids"),
+    [
+        (None, ["celery_replay.E001"]),
+        ("django", ["celery_replay.E001"]),
+        ("django://same", ["celery_replay.E001"]),
+        ("django://replay", []),
+        ("django://big", []),
+        ("django://nowhere", ["celery_replay.E004"]),
+        ("memory://", []),
+        ("redis://localhost", []),
+    ],
+)
+def test_the_stores_database_is_checked(databases: Any, settings: Any, store: str | None, ids: list[str]) -> None:
+    settings.CELERY_REPLAY_STORE = store
+    found = check_store(None)
+    assert [message.id for message in found] == ids
+    assert all(message.hint for message in found)
+
+
+@pytest.fixture
+def no_app() -> Iterator[None]:
+    before = _state.default_app, getattr(_state._tls, "current_app", None)
+    _state.default_app = None
+    _state._tls.current_app = None
+    yield
+    _state.default_app, _state._tls.current_app = before
+
+
+def ids(app: Celery) -> list[str | None]:
+    app.set_current()
+    return [message.id for message in check_apps(None)]
+
+
+def test_a_project_without_a_celery_app_is_fine(no_app: None) -> None:
+    assert check_apps(None) == []
+
+
+def test_the_core_task_class_is_warned_of(no_app: None) -> None:
+    assert ids(Celery(task_cls=CoreTask, set_as_current=False)) == ["celery_replay.W002"]
+    assert ids(Celery(task_cls=ReplayTask, set_as_current=False)) == []
+    assert ids(Celery(set_as_current=False)) == []
+
+
+def test_a_bad_setting_is_an_error(no_app: None) -> None:
+    app = Celery(set_as_current=False)
+    app.conf.replay_lease_ttl = "soon"
+    assert ids(app) == ["celery_replay.E003"]

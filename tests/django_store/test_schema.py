@@ -1,0 +1,156 @@
+"""Tables, indexes and migrations."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.db import connections, models
+
+from celery_replay import records
+from celery_replay.clock import SECOND, as_datetime
+from django_celery_replay.fields import MicrosecondsField
+from django_celery_replay.models import DeadLetter, ProcessedJob
+from django_celery_replay.store import DjangoStore
+from tests.django_store.builders import ask
+
+TABLES: list[tuple[type, str]] = [
+    (records.Job, "ProcessedJob"),
+    (records.Row, "ParkedJob"),
+    (records.Letter, "DeadLetter"),
+    (records.AttemptRecord, "Attempt"),
+    (records.StepRecord, "StepRecord"),
+    (records.Chunk, "TraceChunk"),
+]
+DERIVED = {"reap_at", "step_id", "chunk_id"}
+
+
+def model(name: str) -> type[models.Model]:
+    return apps.get_model("django_celery_replay", name)
+
+
+@pytest.mark.parametrize(("record", "name"), TABLES)
+def test_a_table_has_its_records_fields(record: Any, name: str) -> None:
+    columns = {field.attname for field in model(name)._meta.concrete_fields}
+    assert columns - DERIVED == {field.name for field in fields(record)} - {"blobs"}
+
+
+@pytest.mark.parametrize("auto_field", ["AutoField", "BigAutoField"])
+def test_a_host_project_needs_no_migration_of_its_own(auto_field: str) -> None:
+    code = (
+        "import sys, django; from django.conf import settings;"
+        "settings.configure(INSTALLED_APPS=['django_celery_replay'],"
+        f"DEFAULT_AUTO_FIELD='django.db.models.{auto_field}',"
+        "DATABASES={'default': {'ENGINE': 'django.db.backends.sqlite3', 'NAME': ':memory:'}});"
+        "django.setup(); from django.core.management import call_command;"
+        "call_command('makemigrations', 'django_celery_replay', check=True, dry_run=True)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("DJANGO_SETTINGS_MODULE", None)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_index_has_a_name_and_no_double() -> None:
+    for each in apps.get_app_config("django_celery_replay").get_models():
+        indexed = [tuple(index.fields) for index in each._meta.indexes]
+        assert all(index.name.startswith("replay_") for index in each._meta.indexes)
+        single = {(f.attname,) for f in each._meta.concrete_fields if f.unique or f.db_index}
+        assert not single & set(indexed)
+        assert not any(a != b and b[: len(a)] == a for a in indexed for b in indexed)
+
+
+def test_postgresql_makes_no_index_of_its_own(postgres_store: DjangoStore) -> None:
+    found = postgres_store._run(
+        lambda link: link.rows(
+            "SELECT indexname FROM pg_indexes WHERE right(indexname, 5) = '_like'"
+            " AND starts_with(tablename, 'django_celery_replay')"
+        )
+    )
+    assert found == []
+
+
+QUERIES: dict[str, str] = {
+    "replay_job_reap": "SELECT * FROM {job} WHERE reap_at <= 5 ORDER BY reap_at LIMIT 100",
+    "replay_job_keep": "SELECT * FROM {job} WHERE letter = FALSE AND keep_until <= 5 ORDER BY keep_until LIMIT 500",
+    "replay_job_task": "SELECT * FROM {job} WHERE task_id = 'x' ORDER BY started_at DESC LIMIT 100",
+    "replay_job_key": "SELECT * FROM {job} WHERE key = 'x' ORDER BY started_at DESC LIMIT 100",
+    "replay_job_trace": "SELECT * FROM {job} WHERE trace_id = 'x' ORDER BY started_at DESC LIMIT 100",
+    "replay_attempt_job": "SELECT * FROM {attempt} WHERE submission = 'x' ORDER BY started_at",
+    "replay_step_scope": "SELECT * FROM {step} WHERE scope = 'x'",
+    "replay_parked_behind": (
+        "SELECT * FROM {parked} WHERE subject = 'x' AND status IN ('parked') ORDER BY parked_at LIMIT 1"
+    ),
+    "replay_parked_due": "SELECT * FROM {parked} WHERE wake_at <= 5 ORDER BY wake_at, parked_at LIMIT 100",
+    "replay_parked_age": "SELECT * FROM {parked} ORDER BY parked_at LIMIT 100",
+    "replay_chunk_trace": "SELECT * FROM {chunk} WHERE trace_id = 'x'",
+    "replay_letter_newest": "SELECT * FROM {letter} ORDER BY last_failed DESC LIMIT 100",
+    "replay_marker_age": "SELECT * FROM {marker} WHERE marked_at < 5 ORDER BY marked_at LIMIT 100",
+}
+NAMES = {
+    "job": "processedjob",
+    "attempt": "attempt",
+    "step": "steprecord",
+    "parked": "parkedjob",
+    "chunk": "tracechunk",
+    "letter": "deadletter",
+    "marker": "marker",
+}
+
+
+def test_every_index_is_asked_for() -> None:
+    models_ = apps.get_app_config("django_celery_replay").get_models()
+    assert {index.name for each in models_ for index in each._meta.indexes} == set(QUERIES)
+
+
+@pytest.mark.parametrize("index", QUERIES)
+def test_postgresql_uses_the_index(postgres_store: DjangoStore, index: str) -> None:
+    tables = {short: f"django_celery_replay_{name}" for short, name in NAMES.items()}
+
+    def plan(link: Any) -> str:
+        link.cursor.execute("BEGIN")
+        # The tables are empty here: the question is whether the index fits, not whether it pays yet.
+        link.cursor.execute("SET LOCAL enable_seqscan = off")
+        link.cursor.execute("SET LOCAL enable_sort = off")
+        rows = link.rows("EXPLAIN " + QUERIES[index].format(**tables))
+        link.cursor.execute("ROLLBACK")
+        return "\n".join(row[0] for row in rows)
+
+    assert index in postgres_store._run(plan)
+
+
+def test_the_orm_reads_times_as_datetimes(store: DjangoStore) -> None:
+    job = store.open(ask("s")).facts.job
+    assert job is not None
+    found = ProcessedJob.objects.using(store.alias).get(submission="s")
+    assert found.started_at == as_datetime(job.started_at)
+    assert found.closed_at is None
+    assert ProcessedJob.objects.using(store.alias).filter(started_at__lte=datetime.now(timezone.utc)).exists()
+    assert not ProcessedJob.objects.using(store.alias).filter(started_at__gt=job.started_at).exists()
+    connections[store.alias].close()
+
+
+def test_a_time_survives_every_conversion() -> None:
+    field = MicrosecondsField()
+    for value in (0, 1, -1, 1_800_000_000 * SECOND + 999_999, 253_402_300_799_999_999):
+        shown = field.to_python(value)
+        assert shown is not None
+        assert field.get_prep_value(shown) == value
+        assert field.get_prep_value(shown.isoformat()) == value
+    assert field.get_prep_value(None) is None
+    with pytest.raises(ValidationError):
+        field.to_python("soon")
+
+
+def test_records_can_be_validated_and_dumped() -> None:
+    letter = DeadLetter(submission="s", first_seen=1, last_failed=2)
+    letter.clean_fields(exclude=[f.attname for f in letter._meta.fields if f.attname != "first_seen"])
+    assert DeadLetter._meta.get_field("last_failed").value_to_string(letter) == "1970-01-01T00:00:00.000002+00:00"
+    assert DeadLetter._meta.get_field("last_failed").formfield() is not None

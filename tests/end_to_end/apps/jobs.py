@@ -1,0 +1,75 @@
+"""Jobs of every protection, for workers that lose their store, their lease or their life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from tests.end_to_end.apps.project import exists, make_app, post
+
+LATE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True}
+app = make_app("jobs")
+
+
+def await_sign(reference: str) -> None:
+    """Wait until the test gives its sign."""
+    while not exists("sign", reference):
+        time.sleep(0.05)
+
+
+@app.task(name="plain")
+def plain(reference: str) -> int:
+    """Have an effect; nothing is declared."""
+    post("done", reference)
+    return os.getpid()
+
+
+@app.task(name="plain_held")
+def plain_held(reference: str) -> str:
+    """Have an effect between two moments that a test can choose; nothing is declared."""
+    post("begun", reference)
+    await_sign(reference)
+    post("done", reference)
+    return reference
+
+
+@app.task(name="keyed", idempotency_key="{reference}", on_incomplete="resume")
+def keyed(reference: str, seconds: float = 0) -> int:
+    """Have an effect once per key."""
+    post("begun", reference)
+    time.sleep(seconds)
+    post("done", reference)
+    return os.getpid()
+
+
+@app.task(name="keyed_held", idempotency_key="{reference}", on_incomplete="resume")
+def keyed_held(reference: str) -> str:
+    """Have an effect once per key, between two moments that a test can choose."""
+    post("begun", reference)
+    await_sign(reference)
+    post("done", reference)
+    return reference
+
+
+@app.task(name="late", **LATE)
+def late(reference: str, seconds: float = 0) -> str:
+    """Have an effect, acknowledged late; nothing else is declared."""
+    post("begun", reference)
+    time.sleep(seconds)
+    post("done", reference)
+    return reference
+
+
+@app.task(name="deadly", idempotency_key="{key}", on_incomplete="resume")
+def deadly(key: str) -> None:
+    """Kill its process, every time."""
+    post("begun", key)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="after")
+def after(reference: str) -> None:
+    """Be a callback."""
+    post("after", reference)

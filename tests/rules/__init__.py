@@ -1,0 +1,1 @@
+"""The rules of the life cycle as pure functions, line by line."""

@@ -1,0 +1,163 @@
+"""CLOSE, renewal and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_replay.facts import Facts
+from celery_replay.lifecycle import advance_canvas, amend_failure, close, renew, step_back
+from celery_replay.records import Failure, Job
+from celery_replay.states import AckMode, LetterState, Outcome, Reason, RowStatus
+from tests.rules.builders import EARLIER, LATER, NOW, delivery, ending, facts, job, lapsed, letter, row
+
+
+def _job(stored: Facts) -> Job:
+    assert stored.job is not None
+    return stored.job
+
+
+NOT_THE_OWNER = {
+    "nothing stored": facts(),
+    "another attempt": facts(job(nonce="newer")),
+    "the key was taken": facts(lapsed(claim=None), job("other")),
+    "interrupted": facts(job(status=Outcome.INTERRUPTED)),
+    "ended by another attempt": facts(job(status=Outcome.SUCCEEDED, nonce="newer", canvas_until=LATER)),
+}
+
+
+@pytest.mark.parametrize("name", NOT_THE_OWNER)
+def test_whoever_lost_ownership_is_refused_and_parked_in_the_same_step(name: str) -> None:
+    closing = close(NOT_THE_OWNER[name], ending(), NOW)
+    assert not closing.accepted
+    after = closing.facts.row
+    assert after is not None
+    assert (after.status, after.reason, after.wake_at) == (RowStatus.PARKED, Reason.OWNERSHIP_LOST, NOW)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        facts(job(generation=1, nonce="newer")),
+        facts(job(status=Outcome.RETRY_SCHEDULED, nonce="newer")),
+        facts(job(status=Outcome.SUCCEEDED, nonce="newer", canvas_advanced=True)),
+    ],
+)
+def test_a_refusal_parks_nothing_where_the_delivery_has_nothing_left_to_do(stored: Facts) -> None:
+    closing = close(stored, ending(), NOW)
+    assert (closing.accepted, closing.facts) == (False, stored)
+    assert step_back(stored, delivery(), "key", NOW) == stored
+
+
+def test_a_refused_attempt_is_recorded_under_its_own_name() -> None:
+    (record,) = close(facts(job(nonce="newer")), ending(), NOW).ended
+    assert (record.nonce, record.outcome) == ("old", Outcome.REFUSED)
+
+
+def test_an_attempt_that_steps_down_by_itself_is_parked_and_may_be_taken_over_at_once() -> None:
+    closing = close(facts(job(strikes=2)), ending(Outcome.REFUSED, unsettled=True), NOW)
+    mine = _job(closing.facts)
+    assert not closing.accepted
+    assert (mine.status, mine.lease_until, mine.unsettled, mine.strikes) == (Outcome.INTERRUPTED, None, True, 0)
+    assert closing.facts.row is not None
+
+
+@pytest.mark.parametrize("stored", [job(), lapsed(), job(status=Outcome.LOST)])
+def test_a_late_close_is_accepted_while_nobody_took_over(stored: Job) -> None:
+    closing = close(facts(stored, letter=letter()), ending(), NOW)
+    assert closing.accepted
+    mine = _job(closing.facts)
+    assert (mine.status, mine.lease_until, mine.closed_at, mine.strikes) == (Outcome.SUCCEEDED, None, NOW, 0)
+    assert closing.facts.letter is not None
+    assert closing.facts.letter.state is LetterState.RESOLVED
+
+
+@pytest.mark.parametrize("canvas", [True, False])
+def test_the_lease_lives_on_until_the_canvas_is_sent_on_if_there_is_one(canvas: bool) -> None:
+    mine = _job(close(facts(job(), row=row(status=RowStatus.TAKEN)), ending(canvas=canvas), NOW).facts)
+    assert mine.canvas_advanced is not canvas
+    assert mine.canvas_until == (NOW + ending().canvas_us if canvas else None)
+
+
+@pytest.mark.parametrize("canvas", [True, False])
+def test_a_row_stays_until_the_canvas_is_sent_on(canvas: bool) -> None:
+    after = close(facts(job(), row=row(status=RowStatus.TAKEN)), ending(canvas=canvas), NOW).facts
+    assert (after.row is not None) is canvas
+    assert advance_canvas(after).row is None
+
+
+def test_a_failure_files_a_letter_with_its_failure_and_message() -> None:
+    after = close(facts(job()), ending(Outcome.FAILED), NOW).facts
+    assert after.letter is not None
+    assert (after.letter.error_type, after.letter.message) == ("ValueError", b"s.0")
+    assert _job(after).letter
+
+
+def test_a_second_failure_updates_the_one_letter() -> None:
+    after = close(facts(job(attempts=3), letter=letter(attempts=1)), ending(Outcome.FAILED), NOW).facts
+    assert after.letter is not None
+    assert (after.letter.first_seen, after.letter.last_failed) == (EARLIER, NOW)
+    assert (after.letter.attempts, after.letter.error_type) == (3, "ValueError")
+
+
+def test_a_failure_after_a_resolved_letter_opens_it_again() -> None:
+    closed = letter(state=LetterState.RESOLVED, resolved_how="by hand")
+    after = close(facts(job(), letter=closed), ending(Outcome.FAILED), NOW).facts.letter
+    assert after is not None
+    assert (after.state, after.resolved_how) == (LetterState.OPEN, "")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RETRY_SCHEDULED, Outcome.SUPERSEDED])
+def test_a_retry_keeps_the_key_for_itself_and_drops_the_row_of_the_run_before(outcome: Outcome) -> None:
+    after = close(facts(job(), row=row(status=RowStatus.TAKEN)), ending(outcome), NOW).facts
+    mine = _job(after)
+    assert (mine.status, mine.claim, mine.reserved_until) == (outcome, "key", NOW + ending().reserve_us)
+    assert after.row is None
+
+
+def test_a_retry_that_came_early_and_was_parked_keeps_its_row() -> None:
+    after = close(facts(job(), row=row(generation=1)), ending(Outcome.RETRY_SCHEDULED), NOW).facts
+    assert after.row is not None
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.REQUEUED])
+def test_a_cut_off_job_is_filed_at_once_where_no_message_comes_back(outcome: Outcome) -> None:
+    early = close(facts(job(ack=AckMode.EARLY, message=b"s.0")), ending(outcome), NOW).facts
+    assert _job(early).status is Outcome.LOST
+    assert _job(early).strikes == 0
+    assert early.letter is not None
+    assert early.letter.message == b"s.0"
+    late = close(facts(job()), ending(outcome), NOW).facts
+    assert (_job(late).status, late.letter) == (outcome, None)
+
+
+@pytest.mark.parametrize(("waiters", "wakes"), [(True, "key"), (False, None)])
+def test_closing_says_who_can_go_on(waiters: bool, wakes: str | None) -> None:
+    assert close(facts(job(waiters=waiters)), ending(), NOW).wakes == wakes
+
+
+def test_a_renewal_prolongs_the_lease_even_late() -> None:
+    for stored in (job(), lapsed(), job(lease_until=None)):
+        after = renew(facts(stored), "old", "key", 10, NOW)
+        assert after is not None
+        assert _job(after).lease_until == NOW + 10
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [None, job(nonce="newer"), lapsed(claim=None), job(status=Outcome.SUCCEEDED), job(status=Outcome.INTERRUPTED)],
+)
+def test_a_renewal_is_refused_once_the_job_is_another_attempts_or_over(stored: Job | None) -> None:
+    assert renew(facts(stored), "old", "key", 10, NOW) is None
+
+
+def test_a_renewal_after_the_reaper_goes_on_without_undoing_its_mark() -> None:
+    lost = facts(job(status=Outcome.LOST))
+    assert renew(lost, "old", "key", 10, NOW) == lost
+
+
+def test_a_failure_announced_after_success_is_an_amendment() -> None:
+    failure = Failure(type="OperationalError", message="backend down")
+    mine = _job(amend_failure(facts(job(status=Outcome.SUCCEEDED)), failure, "{}", NOW))
+    assert (mine.status, mine.result_lost, mine.failure) == (Outcome.SUCCEEDED, True, "{}")
+    failed = facts(job(status=Outcome.FAILED))
+    assert amend_failure(failed, failure, "{}", NOW) == failed

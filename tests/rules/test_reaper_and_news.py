@@ -1,0 +1,169 @@
+"""The reaper, and news of the dead from a worker's parent."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_replay.admission import admit
+from celery_replay.facts import Facts
+from celery_replay.lifecycle import News, close, hear, reap
+from celery_replay.records import Job
+from celery_replay.states import AckMode, Category, LetterState, Outcome, Reason, Verdict
+from tests.rules.builders import EARLIER, LATER, NOW, ask, ending, facts, job, lapsed, letter, news, row
+
+PATIENCE = job().redelivery_us
+LONG_AGO = NOW - PATIENCE
+
+
+def _job(stored: Facts) -> Job:
+    assert stored.job is not None
+    return stored.job
+
+
+@pytest.mark.parametrize(
+    ("stored", "when"),
+    [
+        (lapsed(ack=AckMode.EARLY), EARLIER),
+        (lapsed(ack=AckMode.LATE), EARLIER + PATIENCE),
+        (lapsed(ack=AckMode.LATE_ACKS_LOSS), EARLIER + PATIENCE),
+        (job(status=Outcome.INTERRUPTED, closed_at=EARLIER), EARLIER + PATIENCE),
+        (job(status=Outcome.REQUEUED, closed_at=EARLIER), EARLIER + PATIENCE),
+        (job(status=Outcome.RETRY_SCHEDULED, reserved_until=EARLIER), EARLIER + PATIENCE),
+        (job(status=Outcome.RETRY_SCHEDULED, reserved_until=EARLIER, ack=AckMode.EARLY), EARLIER + PATIENCE),
+    ],
+)
+def test_a_job_is_filed_when_no_message_can_bring_it_back_and_not_before(stored: Job, when: int) -> None:
+    assert reap(facts(stored), when - 1) is None
+    change = reap(facts(stored), when)
+    assert change is not None
+    assert _job(change.facts).status is Outcome.LOST
+    assert change.facts.letter is not None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        job(),
+        job(status=Outcome.LOST),
+        job(status=Outcome.FAILED, canvas_advanced=True),
+        job(status=Outcome.SUCCEEDED, canvas_advanced=True),
+    ],
+)
+def test_the_reaper_leaves_the_living_and_the_ended_alone(stored: Job) -> None:
+    assert reap(facts(stored), NOW) is None
+
+
+def test_the_reaper_leaves_a_job_to_its_row() -> None:
+    assert reap(facts(lapsed(lease_until=LONG_AGO), row=row()), NOW) is None
+
+
+def test_the_reaper_takes_nothing_over() -> None:
+    change = reap(facts(lapsed(lease_until=LONG_AGO, unsettled=True)), NOW)
+    assert change is not None
+    lost = change.facts
+    assert (_job(lost).nonce, _job(lost).claim, _job(lost).unsettled) == ("old", "key", True)
+    assert close(lost, ending(), NOW).accepted
+    assert admit(lost, ask(), NOW).verdict is Verdict.RUN
+
+
+def test_a_later_success_of_the_filed_job_resolves_its_letter() -> None:
+    change = reap(facts(lapsed(lease_until=LONG_AGO)), NOW)
+    assert change is not None
+    again = admit(change.facts, ask(), NOW).facts
+    after = close(again, ending(nonce="new"), NOW).facts
+    assert after.letter is not None
+    assert (after.letter.state, _job(after).letter) == (LetterState.RESOLVED, False)
+
+
+@pytest.mark.parametrize(("unsettled", "category"), [(True, Category.UNKNOWN_OUTCOME), (False, Category.UNCLASSIFIED)])
+def test_the_letter_says_whether_an_effect_is_unsettled(unsettled: bool, category: Category) -> None:
+    change = reap(facts(lapsed(lease_until=LONG_AGO, unsettled=unsettled)), NOW)
+    assert change is not None
+    assert change.facts.letter is not None
+    assert change.facts.letter.category is category
+
+
+def test_the_letter_of_a_retry_that_never_came_says_so() -> None:
+    change = reap(facts(job(status=Outcome.RETRY_SCHEDULED, reserved_until=LONG_AGO)), NOW)
+    assert change is not None
+    assert change.facts.letter is not None
+    assert (change.facts.letter.reason, change.ended) == (Reason.RETRY_NEVER_CAME, ())
+
+
+@pytest.mark.parametrize(
+    ("stored", "strikes"),
+    [
+        (lapsed(lease_until=LONG_AGO), 1),
+        (job(status=Outcome.INTERRUPTED, closed_at=LONG_AGO), 0),
+        (job(status=Outcome.RETRY_SCHEDULED, reserved_until=LONG_AGO), 0),
+    ],
+)
+def test_only_a_death_is_a_strike(stored: Job, strikes: int) -> None:
+    change = reap(facts(stored), NOW)
+    assert change is not None
+    assert _job(change.facts).strikes == strikes
+
+
+def test_an_ended_job_that_went_silent_is_marked_and_not_filed() -> None:
+    stored = facts(job(status=Outcome.SUCCEEDED, canvas_until=EARLIER, ack=AckMode.EARLY))
+    change = reap(stored, NOW)
+    assert change is not None
+    mine = _job(change.facts)
+    assert (mine.status, mine.canvas_unknown, mine.canvas_until) == (Outcome.SUCCEEDED, True, None)
+    assert change.facts.letter is None
+    assert admit(change.facts, ask(), NOW).verdict is Verdict.FIRST_RESULT
+
+
+@pytest.mark.parametrize(
+    "told",
+    [news(generation=1), news(worker="another"), news(pid=2)],
+)
+def test_news_is_only_of_the_attempt_that_it_names(told: News) -> None:
+    assert hear(facts(job()), told, NOW) is None
+
+
+@pytest.mark.parametrize("status", [status for status in Outcome if status not in (Outcome.OPEN, Outcome.INTERRUPTED)])
+def test_news_of_a_closed_attempt_changes_nothing(status: Outcome) -> None:
+    assert hear(facts(job(status=status)), news(), NOW) is None
+
+
+def test_final_news_files_the_letter_at_once_and_its_repetition_does_nothing() -> None:
+    change = hear(facts(job(ack=AckMode.LATE_ACKS_LOSS, message=b"s.0")), news(), NOW)
+    assert change is not None
+    assert (_job(change.facts).status, _job(change.facts).strikes) == (Outcome.LOST, 1)
+    assert change.facts.letter is not None
+    assert (change.facts.letter.reason, change.facts.letter.message) == (Reason.WORKER_LOST, b"s.0")
+    assert hear(change.facts, news(), NOW) is None
+
+
+def test_news_of_a_message_that_comes_back_ends_the_lease_and_files_nothing() -> None:
+    change = hear(facts(job()), news(final=False), NOW)
+    assert change is not None
+    mine = _job(change.facts)
+    assert (mine.status, mine.lease_until, change.facts.letter) == (Outcome.OPEN, None, None)
+    assert mine.reap_at == NOW + PATIENCE
+    assert admit(change.facts, ask(), NOW).verdict is Verdict.RUN
+
+
+def test_news_of_a_job_whose_row_carries_it_wakes_the_row() -> None:
+    change = hear(facts(job(), row=row(wake_at=LATER)), news(), NOW)
+    assert change is not None
+    assert change.facts.letter is None
+    assert change.facts.row is not None
+    assert change.facts.row.wake_at == NOW
+
+
+def test_a_revoked_job_is_over_without_a_letter_and_without_a_strike() -> None:
+    change = hear(facts(job(unsettled=True), row=row()), news(reason=Reason.REVOKED), NOW)
+    assert change is not None
+    mine = _job(change.facts)
+    assert (mine.status, mine.strikes, mine.unsettled) == (Outcome.REVOKED, 0, True)
+    assert (change.facts.letter, change.facts.row) == (None, None)
+    assert admit(change.facts, ask(), NOW).verdict is Verdict.IGNORE
+
+
+def test_a_letter_is_written_once_whoever_comes_first() -> None:
+    filed = hear(facts(job(ack=AckMode.LATE_ACKS_LOSS), letter=letter(error_type="ValueError")), news(), NOW)
+    assert filed is not None
+    assert filed.facts.letter is not None
+    assert (filed.facts.letter.error_type, filed.facts.letter.first_seen) == ("ValueError", EARLIER)

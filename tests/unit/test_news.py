@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from celery_replay.lifecycle import News
+from celery_replay.news import Pipe, read
+from celery_replay.states import Reason
+
+NEWS = News(submission="s1", generation=2, worker="w@host", pid=7, reason=Reason.WORKER_LOST, final=True)
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    yield reader, Pipe(writer)
+    for descriptor in (reader, writer):
+        with suppress(OSError):
+            os.close(descriptor)
+
+
+def test_news_come_out_as_they_went_in(pipe):
+    reader, sender = pipe
+
+    sender.tell(NEWS)
+
+    assert list(read(os.read(reader, 65536))) == [NEWS]
+
+
+def test_several_items_stay_apart(pipe):
+    reader, sender = pipe
+    others = [replace(NEWS, submission=f"s{number}", generation=number, final=False) for number in range(5)]
+
+    for item in others:
+        sender.tell(item)
+
+    assert list(read(os.read(reader, 65536))) == others
+
+
+def test_a_full_pipe_neither_blocks_nor_raises_and_the_loss_is_counted(pipe):
+    reader, sender = pipe
+    for _ in range(2_000):
+        sender.tell(NEWS)
+
+    arrived = b""
+    with suppress(BlockingIOError):
+        while True:
+            arrived += os.read(reader, 65536)
+
+    assert sender.dropped > 0
+    assert len(list(read(arrived))) + sender.dropped == 2_000
+
+
+def test_a_steward_that_is_gone_does_not_hurt(pipe):
+    reader, sender = pipe
+    os.close(reader)
+
+    sender.tell(NEWS)
+
+    assert sender.dropped == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"[]", b"5", b"null", b'{"reason": "revoked"}', b'{"reason": "vanished"}', b"\xff\xfe", b'"text"'],
+)
+def test_a_line_that_is_no_news_is_skipped(pipe, line):
+    reader, sender = pipe
+    os.write(sender.descriptor, line + b"\n")
+    sender.tell(NEWS)
+
+    assert list(read(os.read(reader, 65536))) == [NEWS]
