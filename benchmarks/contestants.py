@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import psutil
 import redis
 
-from tests.support.workers import QUIET, ROOT, WorkerOptions, WorkerProcess
+from tests.support.workers import QUIET, ROOT, SOURCES, WorkerOptions, WorkerProcess
 
 from .ground import Ground
 from .variants import Variant
@@ -85,7 +85,7 @@ class Contestant:
         return env
 
     def _start_filler(self) -> subprocess.Popen[str]:
-        chosen = {"CELERY_BROKER_URL": self.broker_url}
+        chosen = {"CELERY_BROKER_URL": self.broker_url, "PYTHONPATH": os.pathsep.join(SOURCES)}
         if backend := self._backend():
             chosen["CELERY_RESULT_BACKEND"] = backend
         return subprocess.Popen(

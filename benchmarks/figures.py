@@ -17,8 +17,8 @@ class Figure:
     high: float
 
     def shown(self, digits: int = 2) -> str:
-        """Write it as `0.66 (0.62–0.71)`."""
-        return f"{self.value:.{digits}f} ({self.low:.{digits}f}–{self.high:.{digits}f})"
+        """Write it as `0.66 (0.62 to 0.71)`."""
+        return f"{self.value:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
 
 
 def figure(values: Sequence[float], resamples: int = 2000) -> Figure:

@@ -6,6 +6,7 @@ A process of its own per variant, since the packages that are compared would see
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from benchmarks.apps.common import TASK
@@ -13,6 +14,8 @@ from benchmarks.apps.common import TASK
 
 def main(module: str) -> None:
     """Publish; each line of the input is a first number and a count."""
+    if "DJANGO_SETTINGS_MODULE" in os.environ:
+        importlib.import_module("django").setup()
     app = importlib.import_module(module).app
     app.finalize()
     task = app.tasks[TASK]

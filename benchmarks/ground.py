@@ -14,7 +14,7 @@ import psycopg
 
 from tests.support import postgres_server, redis_server
 from tests.support.net import ServerUnavailable
-from tests.support.workers import ROOT
+from tests.support.workers import ROOT, SOURCES
 
 from .variants import Variant
 
@@ -46,6 +46,7 @@ class Ground:
         if variant.database == "sqlite":
             url = f"sqlite:///{self.folder}/{variant.name}-{self._next}.sqlite3"
             _migrate(url)
+            _migrate(url, "replay")
             return url
         return self._postgres(f"bench_{os.getpid()}_{self._next}")
 
@@ -74,10 +75,11 @@ def _execute(dsn: str, statement: str) -> None:
         connection.execute(statement)  # type: ignore[call-overload]
 
 
-def _migrate(url: str) -> None:
+def _migrate(url: str, alias: str = "default") -> None:
+    options = ("--settings", "benchmarks.django_settings", "--database", alias, "--verbosity", "0")
     done = subprocess.run(
-        [sys.executable, "-m", "django", "migrate", "--settings", "benchmarks.django_settings", "--verbosity", "0"],
-        env={**os.environ, "BENCH_DATABASE_URL": url},
+        [sys.executable, "-m", "django", "migrate", *options],
+        env={**os.environ, "BENCH_DATABASE_URL": url, "PYTHONPATH": os.pathsep.join(SOURCES)},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -10,6 +10,7 @@ from typing import Any
 
 import redis
 from celery import Celery
+
 from celery_replay import ReplayTask, signal_handlers
 
 from .figures import Figure, figure
@@ -79,7 +80,7 @@ def _tasks(broker_url: str) -> dict[str, Any]:
     ours.set_current()
     base = ours.task(job, name="benchmarks.base", base=ReplayTask)
     keyed = ours.task(job, name="benchmarks.keyed", base=ReplayTask, idempotency_key="job:{number}")
-    made = dict(zip(("plain", *KINDS), (plain, base, keyed)))
+    made = dict(zip(("plain", *KINDS), (plain, base, keyed), strict=True))
     for task in made.values():
         task.app.finalize()
     return made
@@ -103,6 +104,6 @@ def _cost(times: dict[tuple[str, float], list[float]], kind: str, size_kb: float
         kind=kind,
         size_kb=size_kb,
         plain_us=sorted(plain)[len(plain) // 2],
-        ratio=figure([a / b for a, b in zip(ours, plain)]),
-        added_us=figure([a - b for a, b in zip(ours, plain)]),
+        ratio=figure([a / b for a, b in zip(ours, plain, strict=True)]),
+        added_us=figure([a - b for a, b in zip(ours, plain, strict=True)]),
     )

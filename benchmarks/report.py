@@ -76,7 +76,7 @@ class Report:
             most = budgets.PRODUCER.get(int(cost.size_kb)) if cost.kind == "a key declared" else None
             verdict = budgets.judge_producer(cost.ratio.value, most) if most else ""
             if verdict == "missed":
-                self.missed.append(f"apply_async at {cost.size_kb:g} KB: {cost.ratio.value:.2f} × plain, not {most}")
+                self.missed.append(f"apply_async at {cost.size_kb:g} KB: {cost.ratio.value:.2f} of plain, not {most}")
             self._costs.append({**asdict(cost), "budget": most, "verdict": verdict})
             rows.append(
                 (
@@ -89,7 +89,7 @@ class Report:
                     verdict,
                 )
             )
-        header = ("task", "KB", "plain µs", "× plain", "added µs", "budget", "")
+        header = ("task", "KB", "plain µs", "over plain", "added µs", "budget", "")
         show("apply_async over plain Celery's, in one process (95 % interval)", header, rows)
 
     def save(self, path: Path) -> None:
@@ -124,7 +124,10 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
         else:
             return
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (header, *rows)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
     sys.stdout.write("\n".join([title, *lines, "", ""]))
     sys.stdout.flush()
 

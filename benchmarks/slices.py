@@ -63,7 +63,7 @@ class _Lane:
 
     def pairs(self, name: str) -> Iterator[tuple[Slice, list[Slice]]]:
         """Yield a variant's slices, each with the slices of plain Celery before and after it."""
-        for index, (owner, measured) in enumerate(zip(self.names, self.slices)):
+        for index, (owner, measured) in enumerate(zip(self.names, self.slices, strict=True)):
             if owner != name:
                 continue
             before = self._plain(range(index - 1, -1, -1))

@@ -7,15 +7,15 @@ them off, a job is lost, a chord hangs or an effect happens twice. `docs/explana
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .clock import Micros
 from .facts import Change, Delivery, Facts, alive, died, file_letter, forget_letter, park, reserved
-from .records import AttemptRecord, Job, Letter
+from .records import AttemptRecord, Job, Letter, evolve
 from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Ask:
     """What a delivery tells OPEN about itself and its task."""
 
@@ -51,7 +51,7 @@ class Ask:
         return self.claim or self.delivery.submission
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Admission(Change):
     """OPEN's answer."""
 
@@ -63,7 +63,7 @@ class Admission(Change):
     """For FIRST_RESULT: the job whose result is returned."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A delivery before OPEN."""
 
@@ -96,12 +96,22 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
         answer = line(case)
         if answer is not None:
             return answer
-    case = replace(case, facts=_take_row(case))
+    case = evolve(case, facts=_take_row(case))
     for line in _LINES:
         answer = line(case)
         if answer is not None:
             return answer
     return _run(case)
+
+
+def _asked_before(case: Case) -> Admission | None:
+    """Repeat the answer to an OPEN whose reply was lost on the way."""
+    job = case.job
+    if job is None or job.nonce != case.ask.nonce:
+        return None
+    if job.status is Outcome.OPEN:
+        return _answer(case, Verdict.RUN, None, incomplete=job.unsettled)
+    return _send_canvas_on(case, job) if job.status.ended and not job.canvas_advanced else None
 
 
 def _already_parked(case: Case) -> Admission | None:
@@ -123,7 +133,7 @@ def _superseded(case: Case) -> Admission | None:
 def _ended_and_announced(case: Case) -> Admission | None:
     job = case.job
     if job is not None and job.status.ended and job.canvas_advanced:
-        return _ignore(replace(case, facts=replace(case.facts, row=None)), Reason.CANVAS_ADVANCED)
+        return _ignore(evolve(case, facts=evolve(case.facts, row=None)), Reason.CANVAS_ADVANCED)
     return None
 
 
@@ -136,12 +146,15 @@ def _canvas_in_progress(case: Case) -> Admission | None:
 
 def _canvas_lapsed(case: Case) -> Admission | None:
     """Send the canvas on for an attempt that died between CLOSE and the end of its tracer's work."""
-    job, ask = case.job, case.ask
-    if job is None or not job.status.ended:
-        return None
-    job = replace(job, nonce=ask.nonce, canvas_until=case.now + ask.canvas_us)
+    job = case.job
+    return _send_canvas_on(case, job) if job is not None and job.status.ended else None
+
+
+def _send_canvas_on(case: Case, job: Job) -> Admission:
+    ask = case.ask
+    job = evolve(job, nonce=ask.nonce, canvas_until=case.now + ask.canvas_us)
     verdict = Verdict.RAISE_AGAIN if job.status.failing else Verdict.FIRST_RESULT
-    return _answer(case, verdict, Reason.CANVAS_LAPSED, facts=replace(case.facts, job=job), source=job)
+    return _answer(case, verdict, Reason.CANVAS_LAPSED, facts=evolve(case.facts, job=job), source=job)
 
 
 def _expired(case: Case) -> Admission | None:
@@ -155,7 +168,7 @@ def _poisoned(case: Case) -> Admission | None:
     owner = case.facts.owner
     if owner is None or alive(owner, case.now) or _strikes(owner) < case.ask.poison_cap:
         return None
-    return _refuse(replace(case, facts=_take_key(case)), Outcome.FAILED, Reason.POISON, owner=owner)
+    return _refuse(evolve(case, facts=_take_key(case)), Outcome.FAILED, Reason.POISON, owner=owner)
 
 
 def _first_result(case: Case) -> Admission | None:
@@ -165,7 +178,7 @@ def _first_result(case: Case) -> Admission | None:
         return None
     if _conflicts(holder, ask):
         return _refuse(case, Outcome.FAILED_VALIDATION, Reason.KEY_CONFLICT)
-    job = replace(
+    job = evolve(
         _new_job(case),
         status=Outcome.DEDUPLICATED,
         claim=None,
@@ -176,7 +189,7 @@ def _first_result(case: Case) -> Admission | None:
         canvas_until=now + ask.canvas_us,
         closed_at=now,
     )
-    facts = forget_letter(replace(case.facts, job=job), "deduplicated")
+    facts = forget_letter(evolve(case.facts, job=job), "deduplicated")
     return _answer(case, Verdict.FIRST_RESULT, Reason.KEY_DONE, facts=facts, source=holder)
 
 
@@ -209,10 +222,14 @@ def _unsettled(case: Case) -> Admission | None:
     owner = case.facts.owner
     if owner is None or not owner.unsettled or case.ask.on_incomplete is not OnIncomplete.DEAD_LETTER:
         return None
-    return _refuse(replace(case, facts=_take_key(case)), Outcome.FAILED, Reason.EFFECT_UNSETTLED, owner=owner)
+    return _refuse(evolve(case, facts=_take_key(case)), Outcome.FAILED, Reason.EFFECT_UNSETTLED, owner=owner)
 
 
-_BEFORE_ADMITTANCE: tuple[Callable[[Case], Admission | None], ...] = (_already_parked, _superseded)
+_BEFORE_ADMITTANCE: tuple[Callable[[Case], Admission | None], ...] = (
+    _asked_before,
+    _already_parked,
+    _superseded,
+)
 _LINES: tuple[Callable[[Case], Admission | None], ...] = (
     _ended_and_announced,
     _canvas_in_progress,
@@ -231,7 +248,7 @@ def _run(case: Case) -> Admission:
     owner, ask, now = case.facts.owner, case.ask, case.now
     facts = _take_key(case)
     incomplete = owner is not None and owner.unsettled
-    job = replace(
+    job = evolve(
         _new_job(case),
         status=Outcome.OPEN,
         claim=ask.claim,
@@ -245,8 +262,8 @@ def _run(case: Case) -> Admission:
     )
     row = facts.row
     if row is not None and row.status is RowStatus.TAKEN:
-        row = replace(row, subject=job.identity, wake_at=now + ask.lease_us)
-    facts = replace(facts, job=job, row=row)
+        row = evolve(row, subject=job.identity, wake_at=now + ask.lease_us)
+    facts = evolve(facts, job=job, row=row)
     return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
 
 
@@ -256,8 +273,8 @@ def _take_row(case: Case) -> Facts:
         return case.facts
     # From here on an older delivery would be superseded, so the row has to carry this one.
     message = row.message if row.generation == case.generation else case.ask.delivery.message()
-    taken = replace(row, status=RowStatus.TAKEN, generation=case.generation, wake_at=case.now, message=message)
-    return replace(case.facts, row=taken)
+    taken = evolve(row, status=RowStatus.TAKEN, generation=case.generation, wake_at=case.now, message=message)
+    return evolve(case.facts, row=taken)
 
 
 def _take_key(case: Case) -> Facts:
@@ -265,7 +282,7 @@ def _take_key(case: Case) -> Facts:
     holder = case.facts.holder
     if holder is None:
         return case.facts
-    return replace(case.facts, holder=replace(holder, claim=None, waiters=False, unsettled=False))
+    return evolve(case.facts, holder=evolve(holder, claim=None, waiters=False, unsettled=False))
 
 
 def _deaths(before: Facts, after: Facts, now: Micros) -> tuple[AttemptRecord, ...]:
@@ -334,7 +351,7 @@ def _refuse(
     """
     ask, now = case.ask, case.now
     kept = owner or case.job
-    job = replace(
+    job = evolve(
         _new_job(case),
         status=outcome,
         claim=ask.claim if owner else kept.claim if kept else None,
@@ -346,7 +363,7 @@ def _refuse(
         message=None,
         failure=refusal_json(reason),
     )
-    facts = replace(case.facts, job=job)
+    facts = evolve(case.facts, job=job)
     if letter:
         facts = file_letter(facts, _draft(case, job, reason))
     return _answer(case, Verdict.REFUSED, reason, facts=facts)

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from typing import Any
@@ -24,7 +24,7 @@ from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
 from .policy import TaskPolicy
-from .records import Chunk, Failure, Job, StepRecord
+from .records import Chunk, Failure, Job, Row, StepRecord
 from .runtime import Runtime
 from .serialization import digest, result_json, safe_text
 from .states import Outcome, Reason
@@ -35,6 +35,8 @@ from .trace import Recorder
 logger = logging.getLogger(__name__)
 
 _CLOSE_TRIES = (0.1, 0.5, 1.0)
+_CLOSE_PATIENCE_S = 5.0
+"""No more tries after that: a store that does not answer makes each of them long."""
 
 
 class Attempt:
@@ -68,6 +70,7 @@ class Attempt:
         )
         self._announces = True
         """Has the end of the canvas to be noted? Where there is none, CLOSE has done so."""
+        self._freed: Sequence[Row] = ()
         self._ownership_lost = False
         self._renewed_at = time.monotonic()
         self._stepping = threading.Lock()
@@ -221,12 +224,13 @@ class Attempt:
 
     def _deliver(self, ending: Ending) -> bool:
         chunks = self.recorder.take()
+        patient_until = time.monotonic() + _CLOSE_PATIENCE_S
         for pause in (*_CLOSE_TRIES, None):
             try:
                 closing, freed = self.runtime.store.close(self.job, ending, chunks)
             except Exception:
                 logger.warning("replay.close_failed", exc_info=True, extra={"submission": self.submission})
-                if pause is None:
+                if pause is None or time.monotonic() > patient_until:
                     self._spool(ending, chunks)
                     return True
                 time.sleep(pause)
@@ -234,9 +238,16 @@ class Attempt:
                 if not closing.accepted:
                     self.recorder.record("stale_write_rejected", status="fail")
                     self.runtime.heartbeat.write(self.recorder.take())
-                parking.dispatch(self.runtime.app, self.runtime.store, freed, self.runtime.resend_us)
+                self._freed = freed
+                if ending.outcome is not Outcome.RETRY_SCHEDULED:
+                    self.dispatch_freed()
                 return closing.accepted
         return False
+
+    def dispatch_freed(self) -> None:
+        """Publish what CLOSE freed. After a retry only once Celery has stored its state, which would else be the last."""
+        freed, self._freed = self._freed, ()
+        parking.dispatch(self.runtime.app, self.runtime.store, freed, self.runtime.resend_us)
 
     def _spool(self, ending: Ending, chunks: list[Chunk]) -> None:
         try:

@@ -101,6 +101,8 @@ def _without_store(attempt: Attempt) -> Any:
     )
     if attempt.policy.fail_open:
         return attempt.task.run(*attempt.args, **attempt.kwargs)
+    if attempt.request.is_eager:
+        raise  # noqa: PLE0704 - called where the store's error is handled; there is no message to come again
     try:
         delay = attempt.runtime.settings.store_retry_delay
         parking.publish(attempt.runtime.app, attempt.delivery.message(), delay)

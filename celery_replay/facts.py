@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .clock import Micros
-from .records import AttemptRecord, Job, Letter, Row
+from .records import AttemptRecord, Job, Letter, Row, evolve
 from .states import LetterState, Outcome, Reason, RowStatus
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that is stored about one submission and the key that it asks for."""
 
@@ -26,7 +26,7 @@ class Facts:
         return self.holder or self.job
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Change:
     """What a rule decided: the facts as they shall be, and attempts whose end became known on the way."""
 
@@ -57,7 +57,7 @@ def blocked_until(facts: Facts, now: Micros) -> Micros | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Delivery:
     """A message that may have to be parked: its number, and the means to build its row."""
 
@@ -84,11 +84,11 @@ def park(facts: Facts, delivery: Delivery, subject: str, reason: Reason, now: Mi
         parked_at=now,
         message=delivery.message(),
     )
-    facts = replace(facts, row=parked)
+    facts = evolve(facts, row=parked)
     if facts.holder is not None:
-        return replace(facts, holder=replace(facts.holder, waiters=True))
+        return evolve(facts, holder=evolve(facts.holder, waiters=True))
     if facts.job is not None:
-        return replace(facts, job=replace(facts.job, waiters=True))
+        return evolve(facts, job=evolve(facts.job, waiters=True))
     return facts
 
 
@@ -119,10 +119,10 @@ def forget_letter(facts: Facts, how: str) -> Facts:
     """Resolve the letter of a job that ended well after all."""
     letter, job = facts.letter, facts.job
     if letter is not None and letter.state is LetterState.OPEN:
-        letter = replace(letter, state=LetterState.RESOLVED, resolved_how=how)
+        letter = evolve(letter, state=LetterState.RESOLVED, resolved_how=how)
     if job is not None:
-        job = replace(job, letter=False)
-    return replace(facts, letter=letter, job=job)
+        job = evolve(job, letter=False)
+    return evolve(facts, letter=letter, job=job)
 
 
 def file_letter(facts: Facts, draft: Letter) -> Facts:
@@ -130,7 +130,7 @@ def file_letter(facts: Facts, draft: Letter) -> Facts:
     kept = facts.letter
     if kept is not None:
         again = kept.state is LetterState.RESOLVED
-        draft = replace(
+        draft = evolve(
             draft if again or not kept.error_type else kept,
             first_seen=kept.first_seen,
             last_failed=draft.last_failed,
@@ -139,5 +139,5 @@ def file_letter(facts: Facts, draft: Letter) -> Facts:
             state=LetterState.OPEN,
             resolved_how="",
         )
-    job = replace(facts.job, letter=True) if facts.job else None
-    return replace(facts, letter=draft, job=job)
+    job = evolve(facts.job, letter=True) if facts.job else None
+    return evolve(facts, letter=draft, job=job)

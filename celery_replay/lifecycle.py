@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .clock import Micros
 from .facts import (
     Change,
     Delivery,
     Facts,
+    alive,
     attempt_of,
     blocked_until,
     died,
@@ -16,11 +17,11 @@ from .facts import (
     forget_letter,
     park,
 )
-from .records import Failure, Job, Letter, Row, StepRecord
+from .records import Failure, Job, Letter, Row, StepRecord, evolve
 from .states import AckMode, Category, Outcome, Reason, RowStatus
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Ending:
     """What an attempt tells CLOSE."""
 
@@ -46,7 +47,7 @@ class Ending:
     code_version: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Closing(Change):
     """CLOSE's answer."""
 
@@ -69,12 +70,15 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     or the end of its canvas made it needless: its message is about to be acknowledged.
     """
     job = facts.job
+    if job is not None and (job.nonce, job.claim, job.status) == (ending.nonce, ending.claim, ending.outcome):
+        # The answer to this very CLOSE was lost on the way.
+        return Closing(facts=facts, accepted=True, wakes=job.identity if job.waiters else None)
     if job is None or not owns(job, ending.nonce, ending.claim, closing=True):
         return _refused(facts, ending, now)
     if ending.outcome is Outcome.REFUSED:
         return _stepped_down(facts, ending, now)
     record = attempt_of(job, ending.outcome, now)
-    closed = replace(
+    closed = evolve(
         job,
         status=ending.outcome,
         lease_until=None,
@@ -84,7 +88,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         unsettled=ending.unsettled,
         keep_until=now + ending.keep_us,
     )
-    facts = replace(facts, job=closed)
+    facts = evolve(facts, job=closed)
     wakes = job.identity if job.waiters else None
     if ending.outcome.handed_over:
         facts = _hand_over(facts, ending, now)
@@ -92,7 +96,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         facts = _end(facts, ending, now)
     elif job.ack is AckMode.EARLY:
         # No message comes back for a job that was acknowledged before it was cut off.
-        facts = _lose(replace(facts, job=replace(closed, message=job.message)), now, Reason.INTERRUPTED)
+        facts = _lose(evolve(facts, job=evolve(closed, message=job.message)), now, Reason.INTERRUPTED)
     return Closing(facts=facts, ended=(record,), accepted=True, wakes=wakes)
 
 
@@ -100,7 +104,7 @@ def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
     """Let an attempt give up its job because it found that it had lost it, though nobody had taken over."""
     job = _job(facts)
     record = attempt_of(job, Outcome.REFUSED, now)
-    job = replace(
+    job = evolve(
         job,
         status=Outcome.INTERRUPTED,
         lease_until=None,
@@ -110,7 +114,7 @@ def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
         unsettled=ending.unsettled,
     )
     return Closing(
-        facts=step_back(replace(facts, job=job), ending.delivery, ending.claim, now), ended=(record,), accepted=False
+        facts=step_back(evolve(facts, job=job), ending.delivery, ending.claim, now), ended=(record,), accepted=False
     )
 
 
@@ -118,18 +122,18 @@ def _hand_over(facts: Facts, ending: Ending, now: Micros) -> Facts:
     job, row = _job(facts), facts.row
     if row is not None and row.generation <= job.generation:
         row = None
-    return replace(facts, job=replace(job, reserved_until=now + ending.reserve_us), row=row)
+    return evolve(facts, job=evolve(job, reserved_until=now + ending.reserve_us), row=row)
 
 
 def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
-    job = replace(
+    job = evolve(
         _job(facts),
         result=ending.result,
         result_lost=ending.result_lost,
         failure=ending.failure_json,
         canvas_until=now + ending.canvas_us,
     )
-    facts = replace(facts, job=job)
+    facts = evolve(facts, job=job)
     if ending.outcome.failing:
         facts = file_letter(facts, _letter(job, ending, now))
     else:
@@ -140,7 +144,7 @@ def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
 def _refused(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job, generation = facts.job, ending.delivery.generation
     record = attempt_of(job, Outcome.REFUSED, now) if job else None
-    ended = (replace(record, nonce=ending.nonce, generation=generation),) if record else ()
+    ended = (evolve(record, nonce=ending.nonce, generation=generation),) if record else ()
     facts = step_back(facts, ending.delivery, ending.claim, now)
     return Closing(facts=facts, ended=ended, accepted=False)
 
@@ -165,15 +169,15 @@ def renew(facts: Facts, nonce: str, claim: str | None, lease_us: Micros, now: Mi
         return None
     if job.status is Outcome.LOST:
         return facts
-    return replace(facts, job=replace(job, lease_until=now + lease_us))
+    return evolve(facts, job=evolve(job, lease_until=now + lease_us))
 
 
 def advance_canvas(facts: Facts) -> Facts:
     """Note that callbacks, chain and chord part were sent on; nothing of the submission is left to do."""
     if facts.job is None:
         return facts
-    job = replace(facts.job, canvas_advanced=True, canvas_unknown=False, canvas_until=None)
-    return replace(facts, job=job, row=None)
+    job = evolve(facts.job, canvas_advanced=True, canvas_unknown=False, canvas_until=None)
+    return evolve(facts, job=job, row=None)
 
 
 def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros) -> Facts:
@@ -181,8 +185,8 @@ def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros
     job = facts.job
     if job is None or job.status not in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED):
         return facts
-    job = replace(job, result_lost=True, failure=failure_json)
-    return replace(facts, job=job)
+    job = evolve(job, result_lost=True, failure=failure_json)
+    return evolve(facts, job=job)
 
 
 def due(facts: Facts, now: Micros) -> Facts:
@@ -192,9 +196,9 @@ def due(facts: Facts, now: Micros) -> Facts:
         return facts
     blocked = None if row.status is RowStatus.SENT else blocked_until(facts, now)
     if blocked is not None:
-        return replace(facts, row=replace(row, wake_at=blocked))
-    released = replace(row, status=RowStatus.RELEASED, revision=row.revision + 1, wake_at=now)
-    return replace(facts, row=released)
+        return evolve(facts, row=evolve(row, wake_at=blocked))
+    released = evolve(row, status=RowStatus.RELEASED, revision=row.revision + 1, wake_at=now)
+    return evolve(facts, row=released)
 
 
 def sent(facts: Facts, published: Row, resend_us: Micros, now: Micros) -> Facts:
@@ -204,7 +208,7 @@ def sent(facts: Facts, published: Row, resend_us: Micros, now: Micros) -> Facts:
         return facts
     if (row.parked_at, row.revision) != (published.parked_at, published.revision):
         return facts
-    return replace(facts, row=replace(row, status=RowStatus.SENT, wake_at=now + resend_us))
+    return evolve(facts, row=evolve(row, status=RowStatus.SENT, wake_at=now + resend_us))
 
 
 def reap(facts: Facts, now: Micros) -> Change | None:
@@ -219,11 +223,11 @@ def reap(facts: Facts, now: Micros) -> Change | None:
     if job.status.handed_over:
         return _lost(facts, now, Reason.RETRY_NEVER_CAME)
     if job.status.ended:
-        return Change(facts=replace(facts, job=replace(job, canvas_until=None, canvas_unknown=True)))
+        return Change(facts=evolve(facts, job=evolve(job, canvas_until=None, canvas_unknown=True)))
     return _lost(facts, now, Reason.WORKER_LOST)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class News:
     """What a worker's parent saw of an attempt that could not close itself."""
 
@@ -239,27 +243,38 @@ class News:
 def hear(facts: Facts, news: News, now: Micros) -> Change | None:
     """Act on news of a dead owner: its lease ends at once, and where no message comes back its letter is filed."""
     job = facts.job
+    if news.reason in (Reason.REVOKED, Reason.EXPIRED):
+        return _withdraw(facts, news, now)
     if job is None or (job.generation, job.worker, job.pid) != (news.generation, news.worker, news.pid):
         return None
     if job.status not in (Outcome.OPEN, Outcome.INTERRUPTED):
         return None
     row = facts.row
     if row is not None:
-        row = replace(row, wake_at=now)
+        row = evolve(row, wake_at=now)
     closed_at = job.closed_at or now
-    facts = replace(facts, job=replace(job, lease_until=None, closed_at=closed_at), row=row)
-    if news.reason is Reason.REVOKED:
-        return _revoke(facts, now)
+    facts = evolve(facts, job=evolve(job, lease_until=None, closed_at=closed_at), row=row)
     if news.final and row is None:
         return _lost(facts, now, news.reason)
     return Change(facts=facts)
 
 
-def _revoke(facts: Facts, now: Micros) -> Change:
-    job = _job(facts)
-    record = attempt_of(job, Outcome.REVOKED, now)
-    job = replace(job, status=Outcome.REVOKED, canvas_advanced=True, canvas_until=None)
-    return Change(facts=replace(facts, job=job, row=None), ended=(record,))
+def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
+    """End a job whose message Celery has thrown away: revoked, or expired before it began."""
+    job, row = facts.job, facts.row
+    if row is not None and row.generation <= news.generation:
+        facts = evolve(facts, row=None)
+    if job is None or job.status.ended or job.generation > news.generation:
+        return Change(facts=facts) if facts.row is not row else None
+    ours = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
+    if alive(job, now) and not ours:
+        return None
+    outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
+    ended = (attempt_of(job, outcome, now),) if job.status is Outcome.OPEN else ()
+    job = evolve(
+        job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
+    )
+    return Change(facts=evolve(facts, job=evolve(job, canvas_advanced=True)), ended=ended)
 
 
 def _lost(facts: Facts, now: Micros, reason: Reason) -> Change:
@@ -271,8 +286,8 @@ def _lost(facts: Facts, now: Micros, reason: Reason) -> Change:
 def _lose(facts: Facts, now: Micros, reason: Reason) -> Facts:
     job = _job(facts)
     strikes = job.strikes + (job.status is Outcome.OPEN)
-    job = replace(job, status=Outcome.LOST, lease_until=None, strikes=strikes)
-    facts = replace(facts, job=job)
+    job = evolve(job, status=Outcome.LOST, lease_until=None, strikes=strikes)
+    facts = evolve(facts, job=job)
     return file_letter(facts, _letter(job, None, now, reason))
 
 

@@ -25,7 +25,13 @@ _NOT_HEADERS = frozenset(
         "replay_attempt", "replay_received_at", "redelivered",
     }
 )  # fmt: skip
-_PROPERTIES = ("delivery_mode", "expiration", "message_id", "type", "app_id", "user_id", "timestamp")
+_OF_THE_WAY = frozenset(
+    {
+        "application_headers", "body_encoding", "content_encoding", "content_type", "correlation_id", "delivery_info",
+        "delivery_tag", "headers", "priority", "reply_to", "timestamp",
+    }
+)  # fmt: skip
+"""Properties that are kept elsewhere, or made anew for each message."""
 _EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
@@ -58,7 +64,11 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
             "correlation_id": fields.get("correlation_id"),
             "reply_to": fields.get("reply_to"),
             "compression": fields.get("compression"),
-            **{name: properties.get(name) for name in _PROPERTIES},
+            "properties": {
+                name: value
+                for name, value in properties.items()
+                if name not in _OF_THE_WAY and isinstance(value, (str, int, float))
+            },
         }
     )
 
@@ -76,16 +86,20 @@ def publish(app: Any, message: bytes, delay: float = 0) -> None:
     """
     kept = unpack(message)
     headers = {**kept["headers"], "eta": _eta(delay)}
-    properties = {name: kept.get(name) for name in ("correlation_id", "reply_to", "priority", *_PROPERTIES)}
-    if properties["expiration"] is not None:
+    properties = {**kept["properties"], **{name: kept[name] for name in ("correlation_id", "reply_to", "priority")}}
+    if "expiration" in properties:
         properties["expiration"] = float(properties["expiration"]) / 1000  # kombu takes seconds, the wire milliseconds
+    exchange, routing_key = kept["exchange"], kept["routing_key"]
+    if not (exchange or routing_key):
+        # An eager call came by no route.
+        routing_key = app.amqp.router.route({}, headers["task"])["queue"].name
     with app.amqp.producer_pool.acquire(block=True) as producer:
         producer.publish(
             base64.b64decode(kept["body"]),
             content_type=kept["content_type"],
             content_encoding=kept["content_encoding"],
-            exchange=kept["exchange"],
-            routing_key=kept["routing_key"],
+            exchange=exchange,
+            routing_key=routing_key,
             headers=headers,
             compression=kept.get("compression"),
             retry=True,

@@ -31,7 +31,7 @@ OPTIONS: dict[str, str] = {
 """Our task options, and what each may be."""
 
 RESERVED = frozenset({"resources", "state", "failures", "postconditions", "invalidates", "compensate", "dependency"})
-"""Options of later versions: refused, as a task that declares one counts on a protection that is not there."""
+"""Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ class TaskPolicy:
         if self.signature is None:
             return None
         if self.plain_names is not None and not kwargs and len(args) == len(self.plain_names):
-            return dict(zip(self.plain_names, args))
+            return dict(zip(self.plain_names, args, strict=True))
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError:
@@ -286,7 +286,7 @@ def _as_keywords(bound: Mapping[str, Any], signature: inspect.Signature | None) 
 
 def _warn_of_near_misses(name: str, given: Mapping[str, Any]) -> None:
     for attribute in sorted(RESERVED & given.keys()):
-        raise ConfigurationError(f"task {name}: this version has no {attribute}=; leave it out, or upgrade")
+        warnings.warn(f"task {name}: {attribute}= has no effect in this version [later-option]", stacklevel=4)
     for attribute in given:
         if attribute.startswith("_") or attribute in OPTIONS:
             continue

@@ -24,6 +24,7 @@ TEXT_LIMIT = 20_000
 _ADDRESS = re.compile(r"(<[^<>]*) at 0x[0-9a-fA-F]+>")
 _MARK = "…[cut]"
 _ATOMS = frozenset({str, int, bool, type(None)})
+_PLAIN = _ATOMS | {float, list, tuple}
 
 
 def _found(name: str) -> Any:
@@ -38,7 +39,6 @@ _orjson = _found("orjson")
 _PERHAPS_FLOAT = re.compile(rb"e[-1-9]")
 _FLOAT = re.compile(rb"[:,\[]-?(?:0\.0000|\d(?:\.\d+)?e[-1-9])")
 """A number that orjson writes in its own way: Python has 1e-05 for 0.00001."""
-_NOT_ASCII = re.compile(r"[^\x00-\x7e]+")
 _ORJSON_OPTIONS = (
     _orjson.OPT_SORT_KEYS | _orjson.OPT_PASSTHROUGH_DATETIME | _orjson.OPT_PASSTHROUGH_DATACLASS if _orjson else 0
 )
@@ -49,7 +49,9 @@ def canonical(value: Any) -> Any:
 
     Tuples become lists, keys become text; dates, UUIDs, decimals and the like become their text.
     """
-    if isinstance(value, Mapping):
+    kind = type(value)
+    # Abstract classes are slow to ask, and nearly all there is are plain dictionaries and lists.
+    if kind is dict or (kind not in _PLAIN and isinstance(value, Mapping)):
         return {
             key if type(key) is str else _text_key(key): item if type(item) in _ATOMS else canonical(item)
             for key, item in value.items()
@@ -113,7 +115,9 @@ def _fast_json(value: Any) -> str | None:
     text = encoded.decode()
     if text.isascii() and "\x7f" not in text:
         return text
-    return _NOT_ASCII.sub(lambda found: encode_basestring_ascii(found[0])[1:-1], text)
+    # Escaped once more, and then back what should not have been: all of it runs in C. There is no NUL in JSON.
+    escaped = encode_basestring_ascii(text)[1:-1]
+    return escaped.replace("\\\\", "\0").replace('\\"', '"').replace("\0", "\\")
 
 
 def has_address(text: str) -> bool:

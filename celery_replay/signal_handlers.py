@@ -161,6 +161,14 @@ def _closed_attempt(task: Any) -> Attempt | None:
 
 
 @_observer
+def retry_announced(**_: Any) -> None:
+    """Let the retry run that came before its predecessor had ended."""
+    attempt = current_attempt()
+    if attempt is not None:
+        attempt.dispatch_freed()
+
+
+@_observer
 def process_ends(**_: Any) -> None:
     """Write what is buffered before a process goes."""
     runtime.drain_all()
@@ -170,6 +178,7 @@ _RECEIVERS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (celery_signals.before_task_publish, stamp_message),
     (celery_signals.task_success, canvas_advanced),
     (celery_signals.task_failure, failure_announced),
+    (celery_signals.task_retry, retry_announced),
     (celery_signals.worker_process_shutdown, process_ends),
     (celery_signals.worker_shutdown, process_ends),
 )

@@ -10,11 +10,10 @@ from celery import Task
 from celery.canvas import chord
 
 from . import extension, headers
-from .attempts import Attempt, current_attempt
+from .attempts import Attempt
 from .execution import execute
 from .policy import check_options
 from .signal_handlers import publishing
-from .states import Outcome
 from .targets import Target
 
 
@@ -85,13 +84,6 @@ class ReplayTask(Task):  # type: ignore[misc]
         if attempt is not None and not self.request.is_eager:
             attempt.replaced = _hand_over(attempt, sig)
         return super().on_replace(sig)
-
-    def retry(self, *args: Any, **kwargs: Any) -> Any:
-        """Schedule a retry. An eager one runs at once, inside this call: its attempt needs ours to be over."""
-        attempt = current_attempt()
-        if attempt is not None and self.request.is_eager and attempt.closed is None:
-            attempt.close(Outcome.RETRY_SCHEDULED, reserve_us=attempt.runtime.redelivery_us)
-        return super().retry(*args, **kwargs)
 
 
 def _hand_over(attempt: Attempt, sig: Any) -> bool:

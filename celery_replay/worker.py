@@ -60,7 +60,8 @@ class ReplayRequest(Request):
         Celery acknowledges it then, but stores the result before it counts the chord's part: OPEN knows better whether
         the part was counted.
         """
-        if self._brought_back and self._context.chord:
+        recorded = not runtime_of(self._app).policy(self.task).excluded
+        if recorded and self._brought_back and self._context.chord:
             return False
         return super()._success_was_stored()
 

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -17,8 +17,8 @@ from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
 from ..facts import Change, Delivery, Facts
 from ..lifecycle import Closing, Ending, News
-from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord
-from ..states import Outcome, RowStatus, StepState, Verdict
+from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord, evolve
+from ..states import Outcome, RowStatus, StepState
 
 SCHEMA_VERSION = 1
 """Version of the records; a store written by a newer one is refused."""
@@ -128,6 +128,10 @@ class Store(ABC):
         """Close an attempt that is still the owner and alone, in one round trip; None where it isn't."""
         return None
 
+    def _claim_new(self, job: Job, step: StepRecord) -> bool:
+        """Write a step ahead that nobody claimed before, in one round trip; False where that can't be told."""
+        return False
+
     @abstractmethod
     def close_connections(self) -> None:
         """Let go of connections; the next call opens new ones."""
@@ -138,9 +142,6 @@ class Store(ABC):
 
     def _open(self, unit: Unit, ask: Ask, chunks: Sequence[Chunk]) -> Admission:
         facts = _facts(unit, ask.delivery.submission, ask.claim)
-        if facts.job is not None and facts.job.nonce == ask.nonce and facts.job.status is Outcome.OPEN:
-            # Asked again, since the connection broke after the answer was written: it must not wait for itself.
-            return Admission(facts=facts, verdict=Verdict.RUN, incomplete=facts.job.unsettled)
         answer = admission.admit(facts, ask, unit.now)
         _save(unit, facts, answer, chunks)
         return answer
@@ -161,17 +162,13 @@ class Store(ABC):
 
     def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[Closing, Sequence[Row]]:
         facts = _facts(unit, ending.delivery.submission, ending.claim)
-        job = facts.job
-        if job is not None and job.status is not Outcome.OPEN and _is_of(job, ending):
-            # Told again, since the connection broke after CLOSE was written.
-            return Closing(facts=facts, accepted=True), self._wake(unit, job.identity) if job.waiters else ()
         closing = lifecycle.close(facts, ending, unit.now)
         _save(unit, facts, closing, chunks)
         if closing.accepted:
             scope = ending.claim or ending.delivery.submission
             _settle(unit, scope, ending.steps)
             if ending.outcome is Outcome.SUCCEEDED:
-                _settle(unit, scope, [replace(s, state=StepState.SETTLED) for s in unit.steps(scope)])
+                _settle(unit, scope, [evolve(s, state=StepState.SETTLED) for s in unit.steps(scope)])
         if closing.accepted and ending.outcome.handed_over:
             # The key is kept for this submission's next delivery, which may have come early and be parked.
             own = self._wake_own(unit, ending.delivery.submission)
@@ -218,6 +215,8 @@ class Store(ABC):
         Returns:
             Whether the attempt still owns its job, and the step's record from an earlier attempt, if there is one.
         """
+        if self._claim_new(job, step):
+            return True, None
         return self._atomically(lambda unit: _claim_step(unit, job, step, delivery))
 
     def release_due(self, limit: int = 100) -> Sequence[Row]:
@@ -235,7 +234,7 @@ class Store(ABC):
         moving = (RowStatus.RELEASED, RowStatus.SENT)
         if row.status is RowStatus.PARKED and not done and unit.rows_behind(row.subject, moving, 1):
             # Others of the same key come one by one, in their order.
-            unit.put(replace(row, wake_at=unit.now + SECOND))
+            unit.put(evolve(row, wake_at=unit.now + SECOND))
             return None
         after = lifecycle.due(facts, unit.now)
         _save(unit, facts, Change(facts=after))
@@ -247,8 +246,8 @@ class Store(ABC):
         done = owner is not None and owner.status is Outcome.SUCCEEDED
         waiting = unit.rows_behind(identity, (RowStatus.PARKED,), 1000 if done else 1)
         for row in waiting[100:]:
-            unit.put(replace(row, wake_at=unit.now))
-        first = [replace(row, wake_at=unit.now) for row in waiting[:100]]
+            unit.put(evolve(row, wake_at=unit.now))
+        first = [evolve(row, wake_at=unit.now) for row in waiting[:100]]
         for row in first:
             unit.put(row)
         return [row for row in (self._release(unit, r.submission) for r in first) if row is not None]
@@ -257,7 +256,7 @@ class Store(ABC):
         row = unit.row(submission)
         if row is None or row.status is not RowStatus.PARKED:
             return None
-        unit.put(replace(row, wake_at=unit.now))
+        unit.put(evolve(row, wake_at=unit.now))
         return self._release(unit, submission)
 
     def mark_sent(self, row: Row, resend_us: Micros) -> None:
@@ -413,10 +412,6 @@ def _save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = (
         unit.put(record)
 
 
-def _is_of(job: Job, ending: Ending) -> bool:
-    return (job.nonce, job.claim, job.status) == (ending.nonce, ending.claim, ending.outcome)
-
-
 def _renew(unit: Unit, pulse: Pulse) -> bool:
     facts = Facts(job=unit.job(pulse.submission))
     after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now)
@@ -433,8 +428,8 @@ def _claim_step(unit: Unit, job: Job, step: StepRecord, delivery: Delivery) -> t
         return False, None
     earlier = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
     if earlier is None or earlier.state is StepState.CLAIMED:
-        unit.put(replace(step, claimed_at=unit.now))
-        unit.put(replace(current, unsettled=True))
+        unit.put(evolve(step, claimed_at=unit.now))
+        unit.put(evolve(current, unsettled=True))
     return True, earlier
 
 
@@ -456,7 +451,7 @@ def _flush(
         current = unit.job(job.submission)
         open_steps = any(s.state is StepState.CLAIMED for s in unit.steps(job.identity))
         if current is not None and lifecycle.owns(current, job.nonce, job.claim) and not open_steps:
-            unit.put(replace(current, unsettled=False))
+            unit.put(evolve(current, unsettled=False))
     unit.put_chunks(chunks)
 
 

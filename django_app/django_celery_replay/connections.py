@@ -76,7 +76,7 @@ class Pool:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()
         self._idle: list[Link] = []
         self._lent = 0
         # Kept for good: a driver that closed them would end the session of the parent process.

@@ -20,6 +20,8 @@ CLOSED = ("reserved_until", "canvas_until", "closed_at", "keep_until")
 """Times of a job that CLOSE sets."""
 ENDED = ("ended_at",)
 """Times of an attempt that CLOSE sets."""
+CLAIMED = ("claimed_at",)
+"""Times of a step that its claim sets."""
 ZERO: Micros = 0
 
 T = TypeVar("T", Job, AttemptRecord)

@@ -1,4 +1,4 @@
-"""OPEN and CLOSE of a job that meets nobody, each in one statement on PostgreSQL.
+"""OPEN, CLOSE and a step's claim, of a job that meets nobody: each one statement on PostgreSQL.
 
 All parts of one statement see the database as it was when the statement began. That is enough for rows that only the
 job's own deliveries write. It is not enough for "is somebody parked behind this job?": a waiter may come while the
@@ -20,7 +20,7 @@ from . import relative
 from .dialects import PostgreSQL
 from .models import Blob
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, JOBS, ROWS, STEPS, Table, step_id
+from .tables import ATTEMPTS, CHUNKS, JOBS, ROWS, STEPS, Table
 
 CLOSING = (
     "status",
@@ -39,16 +39,13 @@ CLOSING = (
 """Columns that CLOSE may change where it files no letter."""
 _UNPARKED = f"NOT EXISTS (SELECT 1 FROM {ROWS.name} WHERE submission = %s)"
 _CLAIMED = f"SELECT 1 FROM {STEPS.name} WHERE scope = %s AND state = '{StepState.CLAIMED}'"
-_OWN = (
-    f"submission = %s AND nonce = %s AND claim IS NOT DISTINCT FROM %s AND status = '{Outcome.OPEN}'"
-    " AND NOT waiters AND NOT letter"
-)
+_OWN = f"submission = %s AND nonce = %s AND claim IS NOT DISTINCT FROM %s AND status = '{Outcome.OPEN}'"
 LIMIT = 8
 """Chunks, blobs or steps that go along with a statement; more take the long way."""
 
 
 class Shortcuts:
-    """The two statements, by the number of things that go along."""
+    """The statements, by the number of things that go along."""
 
     def __init__(self, statements: Statements, now: Callable[[], Micros] | None) -> None:
         self._sql = statements
@@ -57,6 +54,7 @@ class Shortcuts:
         self._clock = f"clock AS MATERIALIZED (SELECT {clock} AS now)"
         self.opening = cache(self._opening)
         self.closing = cache(self._closing)
+        self.claiming = self._claiming()
 
     def clock(self) -> list[Micros]:
         """Return the parameter that replaces the store's clock, if one does."""
@@ -80,7 +78,7 @@ class Shortcuts:
             f"{name(c)} = %s + clock.now" if c in (*relative.CLOSED, "reap_at") else f"{name(c)} = %s" for c in CLOSING
         )
         settled = f" AND step_id NOT IN ({self._sql.marks(steps)})" if steps else ""
-        alone = f"{_OWN} AND {_UNPARKED} AND NOT EXISTS ({_CLAIMED}{settled})"
+        alone = f"{_OWN} AND NOT waiters AND NOT letter AND {_UNPARKED} AND NOT EXISTS ({_CLAIMED}{settled})"
         parts = [
             self._clock,
             f"work AS (UPDATE {JOBS.name} AS job SET {news} FROM clock WHERE {alone} RETURNING job.closed_at AS now)",
@@ -88,6 +86,15 @@ class Shortcuts:
             *self._along(chunks, blobs, steps),
         ]
         return f"WITH {', '.join(parts)} SELECT now FROM work"
+
+    def _claiming(self) -> str:
+        new = f"NOT EXISTS (SELECT 1 FROM {STEPS.name} WHERE step_id = %s)"
+        parts = [
+            self._clock,
+            f"work AS (UPDATE {JOBS.name} SET unsettled = TRUE WHERE {_OWN} AND {new} RETURNING submission)",
+            f"step AS ({self._insert(STEPS, relative.CLAIMED, 'clock, work')} RETURNING claimed_at AS now)",
+        ]
+        return f"WITH {', '.join(parts)} SELECT now FROM step"
 
     def _insert(self, table: Table[Any], moving: tuple[str, ...], source: str) -> str:
         columns = self._sql.columns(table.columns)
@@ -111,8 +118,3 @@ def along(chunks: Sequence[Chunk], steps: Sequence[StepRecord] = ()) -> tuple[tu
     for step in steps:
         values += STEPS.row(step)
     return (len(chunks), len(blobs), len(steps)), values
-
-
-def step_ids(steps: Sequence[StepRecord]) -> list[str]:
-    """Return the primary keys of steps."""
-    return [step_id(step) for step in steps]

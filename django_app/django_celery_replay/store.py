@@ -16,7 +16,7 @@ from celery_replay.clock import Micros
 from celery_replay.exceptions import StoreError, StoreUnavailable
 from celery_replay.facts import Facts
 from celery_replay.lifecycle import Closing, Ending
-from celery_replay.records import Chunk, Job
+from celery_replay.records import Chunk, Job, StepRecord
 from celery_replay.states import StepState
 from celery_replay.stores.base import Contention, Reader, Store, Unit
 
@@ -25,9 +25,9 @@ from .connections import Link, Pool
 from .dialects import dialect_of
 from .models import ProcessedJob
 from .readers import SqlReader
-from .shortcuts import CLOSING, LIMIT, Shortcuts, along, step_ids
+from .shortcuts import CLOSING, LIMIT, Shortcuts, along
 from .statements import Statements
-from .tables import ATTEMPTS, JOBS
+from .tables import ATTEMPTS, JOBS, STEPS, step_id
 from .troubles import Trouble
 from .units import SqlUnit
 
@@ -202,7 +202,7 @@ class DjangoStore(Store):
             *shortcuts.clock(),
             *(row[name] for name in CLOSING),
             *(submission, row["nonce"], claim, submission, claim or submission),
-            *step_ids(ending.steps),
+            *map(step_id, ending.steps),
             *(value for record in closing.ended for value in ATTEMPTS.row(record)),
             *values,
         ]
@@ -214,6 +214,18 @@ class DjangoStore(Store):
             facts=Facts(job=relative.placed(closed, relative.CLOSED, now)),
             ended=tuple(relative.placed(record, relative.ENDED, now) for record in closing.ended),
         )
+
+    def _claim_new(self, job: Job, step: StepRecord) -> bool:
+        if self._shortcuts is None:
+            return False
+        key = (
+            JOBS.encode("submission", job.submission),
+            JOBS.encode("nonce", job.nonce),
+            JOBS.encode("claim", job.claim),
+        )
+        row = STEPS.row(replace(step, claimed_at=relative.ZERO))
+        parameters = [*self._shortcuts.clock(), *key, step_id(step), *row]
+        return self._decide(self._shortcuts.claiming, parameters) is not None
 
     def _decide(self, sql: str, parameters: Sequence[Any]) -> Micros | None:
         """Run a shortcut; None where it does not apply after all."""

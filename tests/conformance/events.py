@@ -13,6 +13,8 @@ from tests.conformance.outside import Message
 from tests.conformance.worker import OUTCOMES, RUNNING, Worker
 from tests.conformance.world import World
 
+RELEASE = "release of what is due"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -85,7 +87,7 @@ def _steward(world: World) -> Iterator[Event]:
     now = world.clock.now
     in_hand = {row.submission for row in world.to_publish}
     if any(row.wake_at <= now and row.submission not in in_hand for row in world.store.rows()):
-        yield Event("release of what is due", "", World.release_due)
+        yield Event(RELEASE, "", World.release_due)
     for row in world.to_publish:
         yield Event("publish", row.submission, _act(World.publish, row))
     for row in world.to_mark:

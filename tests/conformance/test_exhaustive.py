@@ -11,22 +11,28 @@ from tests.conformance.outside import Guard
 from tests.conformance.setup import Setup
 
 SMALL = {
-    "a redelivery beside its owner": (Setup(counts_by_id=False), Budget(crashes=0, lapses=0, again=2)),
+    "redeliveries beside the owner": (Setup(counts_by_id=False), Budget(crashes=0, lapses=0, again=2)),
+    "a crash": (Setup(whole=True), Budget(lapses=0)),
+    "a crash after an early acknowledgement": (Setup(ack=AckMode.EARLY, whole=True), Budget(lapses=0)),
     "two jobs of one key": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0)),
-    "an early acknowledgement": (Setup(ack=AckMode.EARLY, whole=True, canvas=False), Budget(lapses=0)),
 }
 LARGE = {
-    "a crash and a lapse": (Setup(), Budget()),
+    "a lapse and a redelivery": (Setup(), Budget(crashes=0, again=1)),
     "a crash and a redelivery": (Setup(guard=Guard.ATOMIC), Budget(lapses=0, again=1)),
-    "a retry": (Setup(), Budget(endings=("ok", "retry"))),
-    "a failure": (Setup(), Budget(endings=("ok", "fail"))),
-    "a shutdown": (Setup(), Budget(crashes=0, endings=("ok", "interrupt", "requeue"))),
+    "a crash and a lapse": (Setup(), Budget()),
+    "a crash, a lapse and a redelivery": (Setup(whole=True, canvas=False), Budget(again=1)),
+    "a retry and a lapse": (Setup(), Budget(crashes=0, endings=("ok", "retry"))),
+    "a retry and a crash": (Setup(), Budget(lapses=0, endings=("ok", "retry"))),
+    "a failure and a crash": (Setup(), Budget(lapses=0, endings=("ok", "fail"))),
+    "a shutdown": (Setup(), Budget(lapses=0, endings=("ok", "interrupt", "requeue"))),
     "two jobs and a lapse": (Setup(submissions=2, canvas=False), Budget(crashes=0)),
     "two jobs and a crash": (Setup(submissions=2, canvas=False), Budget(lapses=0)),
+    "two jobs, one fails": (Setup(submissions=2), Budget(crashes=0, lapses=0, endings=("ok", "fail"))),
     "two jobs, one retries": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0, endings=("ok", "retry"))),
-    "an unsettled effect is a dead letter": (Setup(incomplete=OnIncomplete.DEAD_LETTER), Budget()),
-    "an acknowledged loss": (Setup(ack=AckMode.LATE_ACKS_LOSS), Budget(endings=("ok", "fail"))),
-    "early acknowledgement": (Setup(ack=AckMode.EARLY), Budget(endings=("ok", "retry"))),
+    "an unsettled effect is a dead letter": (Setup(incomplete=OnIncomplete.DEAD_LETTER), Budget(lapses=0)),
+    "an acknowledged loss": (Setup(ack=AckMode.LATE_ACKS_LOSS), Budget(lapses=0, again=1, endings=("ok", "fail"))),
+    "early acknowledgement and a retry": (Setup(ack=AckMode.EARLY), Budget(endings=("ok", "retry"))),
+    "early acknowledgement of two jobs": (Setup(ack=AckMode.EARLY, submissions=2, canvas=False), Budget(lapses=0)),
 }
 
 
@@ -34,7 +40,6 @@ LARGE = {
 def test_every_order_of_events_in_a_small_world(name: str) -> None:
     findings = explore(*SMALL[name])
     assert (findings.broken, findings.complete) == ({}, True)
-    assert findings.states > 100
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.support.django_stores import database_alias, direct_connection
 
 
 def kill_connections(dsn: str) -> int:
-    """End all sessions of the store's database but our own."""
+    """End all connections to the store's database but our own."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         found = connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity"
@@ -54,6 +54,29 @@ def test_a_connection_that_is_killed_in_the_middle_of_a_unit_is_replaced(
         return len(tries)
 
     assert postgres_store._atomically(step) == 2
+
+
+def test_prepared_statements_that_somebody_dropped_are_made_again(postgres_store: DjangoStore) -> None:
+    """As after a failover of a proxy, or a DISCARD ALL between two clients."""
+    for _ in range(5):
+        postgres_store.job(postgres_store.open(ask()).facts.job.submission)  # type: ignore[union-attr]
+    for call in (lambda: postgres_store.open(ask()), lambda: postgres_store.job("s")):
+        postgres_store._run(lambda link: link.change("DEALLOCATE ALL"))
+        call()
+
+
+def test_what_the_project_says_of_prepared_statements_holds(postgres_dsn: str) -> None:
+    alias = database_alias(postgres_dsn)
+    entry = connections.settings[alias]
+    connections.settings["unprepared"] = {**entry, "OPTIONS": {"prepare_threshold": None}}
+    try:
+        for name, threshold in ((alias, 3), ("unprepared", None)):
+            store = DjangoStore(name)
+            store.job("s")
+            assert store._pool._idle[0].connection.connection.prepare_threshold == threshold
+            store.close_connections()
+    finally:
+        del connections.settings["unprepared"]
 
 
 def test_a_server_that_is_away_is_an_error_of_its_own(postgres_dsn: str) -> None:
@@ -240,6 +263,18 @@ def test_missing_tables_are_an_error_that_says_the_mend(tmp_path: object) -> Non
             DjangoStore("empty").open(ask())
     finally:
         del connections.settings["empty"]
+
+
+class Router:
+    def db_for_write(self, model: type, **hints: object) -> str:
+        return "elsewhere"
+
+
+def test_the_routers_say_where_the_store_is(settings: object) -> None:
+    assert DjangoStore().alias == "default"
+    settings.DATABASE_ROUTERS = [f"{__name__}.Router"]  # type: ignore[attr-defined]
+    assert DjangoStore().alias == "elsewhere"
+    assert DjangoStore("default").alias == "default"
 
 
 def test_an_unknown_database_is_a_configuration_error() -> None:

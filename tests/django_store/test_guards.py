@@ -19,7 +19,7 @@ from django_celery_replay.markers import forget
 from django_celery_replay.models import Fence, Marker
 
 
-class Session:
+class Client:
     """A thread with a database connection of its own, told what to do step by step."""
 
     def __init__(self, alias: str) -> None:
@@ -39,13 +39,13 @@ class Session:
 
 
 @contextmanager
-def sessions(alias: str, count: int) -> Iterator[list[Session]]:
-    made = [Session(alias) for _ in range(count)]
+def clients(alias: str, count: int) -> Iterator[list[Client]]:
+    made = [Client(alias) for _ in range(count)]
     try:
         yield made
     finally:
-        for session in made:
-            session.end()
+        for client in made:
+            client.end()
 
 
 def write(alias: str, name: str, token: int, inside: Callable[[], Any] = int, mark: str = "") -> str:
@@ -101,7 +101,7 @@ def test_a_zombie_waits_for_the_new_owners_commit_and_is_refused(business: str) 
         inside.set()
         assert go_on.wait(10)
 
-    with sessions(business, 3) as (new, old, later):
+    with clients(business, 3) as (new, old, later):
         first = new.do(lambda: write(business, "order", 2, hold))
         assert inside.wait(10)
         second = old.do(lambda: write(business, "order", 1))
@@ -120,7 +120,7 @@ def test_an_old_owner_in_the_middle_of_its_write_ends_it_before_the_new_one_begi
         inside.set()
         assert go_on.wait(10)
 
-    with sessions(business, 2) as (old, new):
+    with clients(business, 2) as (old, new):
         first = old.do(lambda: write(business, "order", 1, hold))
         assert inside.wait(10)
         second = new.do(lambda: write(business, "order", 2))
@@ -173,7 +173,7 @@ def test_a_second_transaction_waits_for_the_first_and_finds_its_effect(business:
         inside.set()
         assert go_on.wait(10)
 
-    with sessions(business, 2) as (one, two):
+    with clients(business, 2) as (one, two):
         first = one.do(lambda: run(business, "job", "a", hold=hold))
         assert inside.wait(10)
         second = two.do(lambda: run(business, "job", "b"))
@@ -193,7 +193,7 @@ def test_a_second_transaction_does_the_effect_where_the_first_fails(business: st
         assert go_on.wait(10)
         raise ValueError("no")
 
-    with sessions(business, 2) as (one, two):
+    with clients(business, 2) as (one, two):
         first = one.do(lambda: run(business, "job", "a", hold=hold))
         assert inside.wait(10)
         second = two.do(lambda: run(business, "job", "b"))

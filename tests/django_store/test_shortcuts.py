@@ -5,20 +5,31 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from celery_replay.clock import SECOND
 from celery_replay.states import AckMode, Outcome, StepState, Verdict
 from celery_replay.stores.base import Store
+from django_celery_replay.connections import Link
 from django_celery_replay.store import DjangoStore
+from django_celery_replay.tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS
 from tests.django_store.builders import ask, chunk, delivery, ending, step
-from tests.support.django_stores import database_alias, empty_tables
+from tests.support.django_stores import database_alias
 
 NOW = 1_800_000_000 * SECOND
+LASTING: list[DjangoStore] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_what_lasts() -> Iterator[None]:
+    yield
+    for store in LASTING:
+        store.close_connections()
 
 
 class LongWay(DjangoStore):
@@ -26,6 +37,7 @@ class LongWay(DjangoStore):
 
     _admit_new = Store._admit_new
     _close_own = Store._close_own
+    _claim_new = Store._claim_new
 
 
 @contextmanager
@@ -67,6 +79,33 @@ def test_a_job_costs_two_round_trips(postgres_store: DjangoStore) -> None:
     with round_trips(postgres_store) as count:
         run(postgres_store)
         assert count() == 2
+
+
+def test_a_side_effect_costs_one_round_trip(postgres_store: DjangoStore) -> None:
+    of = ask()
+    job = postgres_store.open(of).facts.job
+    assert job is not None
+    for key in "abcd":
+        postgres_store.claim_step(job, step(of, key), of.delivery)
+    with round_trips(postgres_store) as count:
+        assert postgres_store.claim_step(job, step(of, "e"), of.delivery) == (True, None)
+        assert count() == 1
+    found = postgres_store.job(of.delivery.submission)
+    assert found is not None
+    assert found.unsettled
+
+
+def test_a_claimed_step_is_found_by_the_next_owner(postgres_store: DjangoStore) -> None:
+    first, second = ask("s", lease_us=1), ask("s")
+    old = postgres_store.open(first).facts.job
+    new = postgres_store.open(second).facts.job
+    assert old is not None
+    assert new is not None
+    assert postgres_store.claim_step(old, step(first), first.delivery) == (False, None)
+    assert postgres_store.claim_step(new, step(second), second.delivery) == (True, None)
+    owned, earlier = postgres_store.claim_step(new, step(second), second.delivery)
+    assert owned
+    assert earlier is not None
 
 
 def test_a_duplicate_costs_one_transaction(postgres_store: DjangoStore) -> None:
@@ -133,7 +172,7 @@ ends = st.fixed_dictionaries(
 
 @given(before=before, between=between, options=options, ends=ends, chunks=st.integers(0, 3), settled=st.booleans())
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_the_short_way_leaves_what_the_long_way_leaves(
     postgres_dsn: str, before: str, between: set[str], options: Any, ends: Any, chunks: int, settled: bool
@@ -141,13 +180,25 @@ def test_the_short_way_leaves_what_the_long_way_leaves(
     alias = database_alias(postgres_dsn)
     found = []
     for kind in (DjangoStore, LongWay):
-        clock = [NOW]
-        empty_tables(alias)
-        store = kind(alias, now=partial(clock.__getitem__, 0))
+        store, clock = _lasting(kind, alias)
+        clock[0] = NOW
+        store._run(_empty)
         found.append(_play(store, clock, before, between, options, ends, chunks, settled))
-        store.close_connections()
     short, long = found
     assert short == long
+
+
+@cache
+def _lasting(kind: type[DjangoStore], alias: str) -> tuple[DjangoStore, list[int]]:
+    clock = [NOW]
+    store = kind(alias, now=partial(clock.__getitem__, 0))
+    LASTING.append(store)
+    return store, clock
+
+
+def _empty(link: Link) -> None:
+    for table in (JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS):
+        link.change(f"DELETE FROM {table.name}")
 
 
 def _play(
@@ -194,6 +245,7 @@ def _disturb(store: DjangoStore, clock: list[int], between: set[str], of: Any, j
     if "step" in between:
         store.claim_step(job, step(of, "a"), delivery("s"))
     if "other step" in between:
+        store.claim_step(job, step(of, "b"), delivery("s"))
         store.claim_step(job, step(of, "b"), delivery("s"))
     if "reaped" in between:
         clock[0] += 1000 * SECOND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.stage import Stage, stage
-from tests.support.redis_server import flush
+from tests.support import servers
 
 StageMaker = Callable[..., AbstractContextManager[Stage]]
 
@@ -27,15 +28,24 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
+def stages_redis_url(redis_url: str) -> Iterator[str]:
+    """Lend a Redis database that no test empties while a stage uses it; where one is named, there is no other."""
+    if os.environ.get(servers.URL_VARIABLES["redis"]):
+        yield redis_url
+    else:
+        yield from servers.redis_url()
+
+
+@pytest.fixture(scope="session")
 def make_stage(
-    postgres_dsn: str, migrated_database: str, redis_url: str, tmp_path_factory: pytest.TempPathFactory
+    postgres_dsn: str, migrated_database: str, stages_redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> StageMaker:
     """Return a function that lends a stage, by default on Redis."""
 
     @contextmanager
     def lend(app: str, **options: Any) -> Iterator[Stage]:
         folder = tmp_path_factory.mktemp(app)
-        given = {"broker": redis_url, "backend": redis_url, **options}
+        given = {"broker": stages_redis_url, "backend": stages_redis_url, **options}
         with stage(app, folder, admin_dsn=postgres_dsn, template=migrated_database, **given) as lent:
             yield lent
 
@@ -43,10 +53,9 @@ def make_stage(
 
 
 @pytest.fixture(scope="session", params=["redis", "django-db"])
-def canvas(request: pytest.FixtureRequest, make_stage: StageMaker, redis_url: str) -> Iterator[Stage]:
+def canvas(request: pytest.FixtureRequest, make_stage: StageMaker) -> Iterator[Stage]:
     """Lend a worker with everything that canvases need, on each result backend."""
-    flush(redis_url)
-    backend = redis_url if request.param == "redis" else request.param
-    with make_stage("canvas_app", backend=backend, settings={"result_chord_retry_interval": 0.2}) as lent:
+    options = {} if request.param == "redis" else {"backend": request.param}
+    with make_stage("canvas_app", **options) as lent:
         lent.start(concurrency=3)
         yield lent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +19,10 @@ from celery_replay.trace import timeline
 from tests.support import project_database
 from tests.support.counting_server import CountingServer
 from tests.support.remote import Remote
-from tests.support.workers import WorkerProcess, Workers, worker_pool
+from tests.support.workers import SOURCES, WorkerProcess, Workers, worker_pool
 
 APPS = "tests.end_to_end.apps."
+TWO_FILES = APPS + "two_files"
 PATIENCE_S = 40.0
 """How long a test waits for what has to come; the machine may be busy."""
 _OVER = (Outcome.LOST,)
@@ -43,7 +45,9 @@ class Stage:
         database: str,
         target: CountingServer,
         settings: Mapping[str, Any] | None = None,
+        django_settings: str = "tests.django_settings",
     ) -> None:
+        self._django_settings = django_settings
         self.app = APPS + app
         self.queue = f"stage-{uuid.uuid4().hex[:10]}"
         self.database = database
@@ -71,12 +75,17 @@ class Stage:
     def environment(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         """Return what a process of the app needs to know."""
         return {
+            "DJANGO_SETTINGS_MODULE": self._django_settings,
             "CELERY_BROKER_URL": self.broker,
             "CELERY_RESULT_BACKEND": self.backend,
             "REPLAY_DJANGO_DATABASE_URL": self.database,
             "REPLAY_TEST_TARGET": self.target.url,
             "REPLAY_TEST_SETTINGS": json.dumps({**self.settings, **(settings or {})}),
         }
+
+    def process_environment(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Return the whole environment of a process of the app."""
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES), "C_FORCE_ROOT": "1", **self.environment(settings)}
 
     def start(self, *queues: str, app: str = "", settings: Mapping[str, Any] | None = None, **options: Any) -> WorkerProcess:
         """Start a worker; the options are those of `WorkerOptions`."""
@@ -137,6 +146,10 @@ class Stage:
         (found,) = self.jobs(**wanted)
         return found
 
+    def canvas_advanced(self, result: str) -> bool:
+        """Has the job with this text as its result sent its canvas on, as far as the store knows?"""
+        return any(job.canvas_advanced for job in self.jobs() if job.result == json.dumps(result))
+
     def rows(self) -> list[Row]:
         """Return what is parked."""
         found: list[Row] = self.web(_rows)
@@ -179,10 +192,13 @@ def stage(app: str, folder: Path, *, admin_dsn: str, template: str, **options: A
 
     Args:
         app: the module below `tests.end_to_end.apps`.
-        options: those of `Stage`.
+        options: those of `Stage`; a `database` that is given is SQLite's, and new.
     """
     with ExitStack() as stack:
-        database = project_database.copied(admin_dsn, template, stack)
+        database = options.pop("database", None) or project_database.copied(admin_dsn, template, stack)
+        if database.startswith("sqlite"):
+            options["django_settings"] = TWO_FILES
+            project_database.migrate(database, TWO_FILES, "replay")
         target = stack.enter_context(CountingServer())
         workers = stack.enter_context(worker_pool(folder))
         lent = Stage(app, folder, workers, database=database, target=target, **options)

@@ -11,12 +11,13 @@ import pytest
 
 from tests.support.workers import ROOT, SOURCES
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
 WARM = 5_000
 """By then every cache has filled, and the allocator has what it needs."""
 END = 20_000
 LEAK_BYTES = 100
-"""Of a leak this large per job, a child of Celery's default size would notice nothing for days; a smaller one is less
-than what the allocator itself moves by."""
+"""Per job, what breaks the bound. By itself the allocator moves by a tenth of that."""
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +31,18 @@ def held() -> tuple[tuple[int, int], tuple[int, int]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     warm, end = json.loads(done.stdout)
     return tuple(warm), tuple(end)
 
 
-@pytest.mark.slow
 def test_resident_memory_is_flat_over_many_jobs(held: tuple[tuple[int, int], tuple[int, int]]) -> None:
     (warm, _), (end, _) = held
     assert end - warm < LEAK_BYTES * (END - WARM)
 
 
-@pytest.mark.slow
 def test_no_object_is_left_behind_by_a_job(held: tuple[tuple[int, int], tuple[int, int]]) -> None:
     (_, warm), (_, end) = held
     # One object that is kept by every job would be as many blocks as there were jobs.

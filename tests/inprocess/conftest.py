@@ -7,42 +7,33 @@ import pytest
 
 from tests.inprocess.lab import Lab, make_app, running
 
+POOLS = {"threads": 4, "solo": 1}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Group the tests by pool: two workers in one process would mix up each other's tasks."""
+    if "any_lab" in metafunc.fixturenames:
+        metafunc.parametrize("worker", POOLS, indirect=True, scope="session")
+    elif "lab" in metafunc.fixturenames:
+        metafunc.parametrize("worker", ["threads"], indirect=True, scope="session")
+
 
 @pytest.fixture(scope="session")
-def threads_worker() -> Iterator[Any]:
-    with running(make_app("threads"), "threads", 4) as worker:
+def worker(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Run a worker in this process for as long as tests want its pool."""
+    with running(make_app(request.param), request.param, POOLS[request.param]) as worker:
         yield worker
 
 
-@pytest.fixture(scope="session")
-def solo_worker() -> Iterator[Any]:
-    with running(make_app("solo"), "solo", 1) as worker:
-        yield worker
-
-
-def _lab(worker: Any) -> Iterator[Lab]:
+@pytest.fixture
+def lab(worker: Any) -> Iterator[Lab]:
+    """Lend a lab with a store of its own and a worker with four threads."""
     lab = Lab(worker.app, worker)
-    settings = {key: value for key, value in worker.app.conf.items() if key.startswith("replay_")}
     yield lab
-    lab.idle()
-    lab.forget_tasks()
-    for key in [key for key in worker.app.conf if key.startswith("replay_")]:
-        worker.app.conf[key] = settings.get(key)
+    lab.close()
 
 
 @pytest.fixture
-def lab(threads_worker: Any) -> Iterator[Lab]:
-    """Lend a lab with four threads."""
-    yield from _lab(threads_worker)
-
-
-@pytest.fixture
-def solo_lab(solo_worker: Any) -> Iterator[Lab]:
-    """Lend a lab whose worker does one thing at a time."""
-    yield from _lab(solo_worker)
-
-
-@pytest.fixture(params=["threads", "solo"])
-def any_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """Lend a lab of either kind."""
-    yield from _lab(request.getfixturevalue(f"{request.param}_worker"))
+def any_lab(lab: Lab) -> Lab:
+    """Lend a lab with each kind of worker that does not fork."""
+    return lab

@@ -63,6 +63,7 @@ class Lab:
         self.log: list[Any] = []
         """What the test's tasks did, in their order."""
         self._names: list[str] = []
+        self._settings: dict[str, Any] = {}
         self.use(MemoryStore(self.clock))
 
     @property
@@ -81,7 +82,9 @@ class Lab:
     def configure(self, **settings: Any) -> None:
         """Change settings of ours; the store stays."""
         store = self.store
-        self.app.conf.update({f"replay_{name}": value for name, value in settings.items()})
+        for name, value in settings.items():
+            self._settings.setdefault(f"replay_{name}", self.app.conf.get(f"replay_{name}"))
+            self.app.conf[f"replay_{name}"] = value
         reset(self.app)
         use_store(self.app, store)
 
@@ -99,7 +102,16 @@ class Lab:
 
         return register
 
-    def forget_tasks(self) -> None:
+    def close(self) -> None:
+        """Leave the app as it was."""
+        self.idle()
+        for name, value in self._settings.items():
+            self.app.conf[name] = value
+        if self._settings:
+            reset(self.app)
+        self._forget_tasks()
+
+    def _forget_tasks(self) -> None:
         for name in self._names:
             self.app.tasks.pop(name, None)
             if self.worker is not None:
@@ -111,11 +123,8 @@ class Lab:
         """Return a result's value, or raise its error."""
         return result.get(timeout=timeout, interval=0.005, disable_sync_subtasks=False)
 
-    def error(self, result: Any) -> BaseException:
-        """Return the error that a job ended with."""
-        return self.get_outcome(result)
-
-    def get_outcome(self, result: Any) -> Any:
+    def error(self, result: Any) -> Any:
+        """Return the error that a job ended with, or its value."""
         return result.get(timeout=TIMEOUT_S, interval=0.005, propagate=False, disable_sync_subtasks=False)
 
     def wait(self, condition: Callable[[], Any], what: str = "it") -> Any:

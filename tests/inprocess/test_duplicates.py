@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from celery_replay import KeyConflict, Outcome, ResultUnavailable, signals
@@ -246,6 +248,7 @@ def test_a_key_that_changes_on_the_way_is_reported_by_name(lab, caplog):
     def pay(order_id):
         lab.log.append(order_id)
 
+    caplog.set_level(logging.WARNING)
     seen = []
 
     def receive(sender, published, computed, **_):

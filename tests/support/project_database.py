@@ -17,14 +17,16 @@ from tests.support.workers import ROOT, SOURCES
 def migrated(admin_dsn: str, stack: ExitStack) -> str:
     """Create a database next to `admin_dsn`'s and migrate it; return its name."""
     name = _create(admin_dsn, "template1", stack)
-    env = {
-        **os.environ,
-        "REPLAY_DJANGO_DATABASE_URL": named(admin_dsn, name),
-        "PYTHONPATH": os.pathsep.join(SOURCES),
-    }
-    command = [sys.executable, "-m", "django", "migrate", "--settings", "tests.django_settings", "-v", "0"]
-    subprocess.run(command, env=env, cwd=ROOT, check=True, timeout=120)
+    migrate(named(admin_dsn, name))
     return name
+
+
+def migrate(url: str, settings: str = "tests.django_settings", *aliases: str) -> None:
+    """Make the tables of the test project, in each of its databases."""
+    env = {**os.environ, "REPLAY_DJANGO_DATABASE_URL": url, "PYTHONPATH": os.pathsep.join(SOURCES)}
+    for alias in ("default", *aliases):
+        command = [sys.executable, "-m", "django", "migrate", "--database", alias, "--settings", settings, "-v", "0"]
+        subprocess.run(command, env=env, cwd=ROOT, check=True, timeout=120)
 
 
 def copied(admin_dsn: str, template: str, stack: ExitStack) -> str:

@@ -98,6 +98,7 @@ CALLS = {
     "group": {"group_id": "g1", "group_index": 2},
     "correlation": {"correlation_id": "c-1", "reply_to": "answers"},
     "message properties": {"message_id": "m-1", "app_id": "shop", "type": "order"},
+    "an option that Celery does not know": {"shop_option": "x"},
     "time to live": {"expiration": 60},
     "compressed": {"compression": "zlib"},
     "stamps": {"stamped_headers": ["tenant"], "tenant": ["x"]},

@@ -194,12 +194,13 @@ def test_neither_the_name_of_an_event_nor_that_of_an_attribute_can_break_it(name
 
 
 def test_what_the_task_changes_afterwards_does_not_change_the_event():
-    items, one = {"open": [1, 2]}, recorder()
+    listed, tags, one = {"open": [1, 2]}, {1}, recorder()
 
-    one.record("seen", attributes={"items": items})
-    items["open"].clear()
+    one.record("seen", attributes={"listed": listed, "tags": tags})
+    listed["open"].clear()
+    tags.clear()
 
-    assert taken(one)[0].attributes == {"items": {"open": [1, 2]}}
+    assert taken(one)[0].attributes == {"listed": {"open": [1, 2]}, "tags": "{1}"}
 
 
 # Large values

@@ -8,8 +8,19 @@ import time
 from typing import Any
 
 from celery import chain, chord, group
+from celery.signals import task_success
 
 from tests.end_to_end.apps.project import exists, make_app, post
+
+
+# Connected before celery-replay's own receiver: nothing of ours knows yet that the canvas was sent on.
+@task_success.connect(weak=False)
+def _die_after_counting(sender: Any, **_: Any) -> None:
+    reference = sender.request.get("dies")
+    if reference and not exists("died", reference):
+        post("died", reference)
+        os.kill(os.getpid(), signal.SIGKILL)
+
 
 app = make_app("canvas")
 
@@ -106,12 +117,29 @@ def ship(self: Any, key: str, fails: int = 0, seconds: float = 0) -> str:
     return key
 
 
-@app.task(name="mortal", acks_late=True, reject_on_worker_lost=True, bind=True)
-def mortal(self: Any, reference: str) -> str:
-    """Kill its own process the first time that the message comes."""
+@app.task(name="mortal", acks_late=True, reject_on_worker_lost=True)
+def mortal(reference: str) -> str:
+    """Kill its own process, once."""
     post("tries", reference)
-    if not (self.request.delivery_info or {}).get("redelivered"):
+    if not exists("died", reference):
+        post("died", reference)
         os.kill(os.getpid(), signal.SIGKILL)
+    post("done", reference)
+    return reference
+
+
+@app.task(name="counted", acks_late=True, reject_on_worker_lost=True)
+def counted(reference: str) -> str:
+    """Be a member that comes again after its worker died, wherever that was."""
+    post("done", reference)
+    return reference
+
+
+@app.task(name="waits")
+def waits(reference: str) -> str:
+    """Wait for the test's sign."""
+    post("begun", reference)
+    await_sign(reference)
     post("done", reference)
     return reference
 

@@ -7,6 +7,8 @@ import signal
 import time
 from typing import Any
 
+from celery.signals import task_prerun
+
 from tests.end_to_end.apps.project import exists, make_app, post
 
 LATE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True}
@@ -53,6 +55,14 @@ def keyed_held(reference: str) -> str:
     return reference
 
 
+@app.task(name="keyed_early_held", idempotency_key="{reference}", on_incomplete="resume", acks_late=False)
+def keyed_early_held(reference: str) -> None:
+    """Have an effect when a test wants it; the message is acknowledged before."""
+    post("begun", reference)
+    await_sign(reference)
+    post("done", reference)
+
+
 @app.task(name="late", **LATE)
 def late(reference: str, seconds: float = 0) -> str:
     """Have an effect, acknowledged late; nothing else is declared."""
@@ -62,9 +72,30 @@ def late(reference: str, seconds: float = 0) -> str:
     return reference
 
 
+@app.task(name="barrier", idempotency_key="{reference}", on_incomplete="resume")
+def barrier(reference: str) -> str:
+    """Have an effect once per key; its copies come to OPEN all at the same time."""
+    post("done", reference)
+    return reference
+
+
+@task_prerun.connect(weak=False)
+def _wait_at_the_barrier(task: Any, args: Any, **_: Any) -> None:
+    if task.name == "barrier":
+        post("waiting", args[0])
+        await_sign(args[0])
+
+
 @app.task(name="deadly", idempotency_key="{key}", on_incomplete="resume")
 def deadly(key: str) -> None:
     """Kill its process, every time."""
+    post("begun", key)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="deadly_once", idempotency_key="{key}", on_incomplete="resume", reject_on_worker_lost=False)
+def deadly_once(key: str) -> None:
+    """Kill its process; Celery acknowledges the message then, so that it does not come again."""
     post("begun", key)
     os.kill(os.getpid(), signal.SIGKILL)
 
