@@ -79,7 +79,7 @@ def load(conf: Any) -> Settings:
     Raises:
         ConfigurationError: a value is wrong; the message says which one and what it may be.
     """
-    given = {"spool_dir": _default_spool(conf)}
+    given: dict[str, Any] = {"spool_dir": _default_spool(conf)}
     for option in fields(Settings):
         value = conf.get(PREFIX + option.name)
         # An empty path is what an unset environment variable leaves.

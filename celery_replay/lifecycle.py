@@ -238,6 +238,8 @@ class News:
     reason: Reason
     final: bool
     """The message was acknowledged: no other delivery will come."""
+    task_id: str = ""
+    trace_id: str = ""
 
 
 def hear(facts: Facts, news: News, now: Micros) -> Change | None:

@@ -8,7 +8,7 @@ import string
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from .clock import Micros, micros
 from .config import Settings
@@ -227,7 +227,7 @@ class KeyFormatter(string.Formatter):
             return str(format(value, format_spec))
         return value if isinstance(value, str) else canonical_json(value).strip('"')
 
-    def convert_field(self, value: Any, conversion: Literal["r", "s", "a"] | None) -> Any:
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
         """Convert; `!s` is the canonical text, too."""
         return self.format_field(value, "") if conversion == "s" else super().convert_field(value, conversion)
 

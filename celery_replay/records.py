@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from .clock import Micros
 from .states import AckMode, Category, LetterState, Outcome, Reason, RowStatus, StepState
 
-
 R = TypeVar("R")
 
 

@@ -154,7 +154,7 @@ def result_value(text: str) -> Any:
         ResultUnavailable: it holds a type that is not registered here.
     """
     try:
-        return celery_json.loads(text)  # type: ignore[no-untyped-call]
+        return celery_json.loads(text)
     except Exception as error:  # a decoder that somebody registered may raise anything
         raise ResultUnavailable(f"the recorded result can't be decoded: {error}") from error
 

@@ -49,6 +49,11 @@ class Outcome(Word):
         return self in _ENDED
 
     @property
+    def over(self) -> bool:
+        """May the record be forgotten after its retention? Ended, or lost and triaged."""
+        return self.ended or self is Outcome.LOST
+
+    @property
     def failing(self) -> bool:
         """Does the canvas have to be told of a failure?"""
         return self in _FAILING

@@ -107,7 +107,7 @@ class _Step:
         if not owned:
             attempt.lost()
             raise OwnershipLost
-        if earlier is not None and own is None:
+        if earlier is not None and own is None and not self._just_claimed(attempt, earlier):
             return self._again(attempt, record, earlier, args, kwargs)
         return self._effect(attempt, record, args, kwargs)
 
@@ -127,6 +127,12 @@ class _Step:
                 f"nobody knows whether step {self.name} was done; look at its target, or give it verify="
             )
         return self._effect(attempt, record, args, kwargs)
+
+    @staticmethod
+    def _just_claimed(attempt: Attempt, earlier: StepRecord) -> bool:
+        """Is it this attempt's own claim, whose answer was lost on the way and which was therefore sent again?"""
+        own = earlier.state is StepState.CLAIMED and earlier.nonce == attempt.nonce
+        return own and earlier.key not in attempt.doubts
 
     @staticmethod
     def _repeatable(attempt: Attempt, record: StepRecord) -> bool:

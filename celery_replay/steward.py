@@ -23,6 +23,7 @@ from . import parking
 from .clock import micros, new_id
 from .lifecycle import News
 from .runtime import Runtime, runtime_of, store_url
+from .trace import Recorder
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,10 @@ class Steward:
     def hear(self, item: News) -> None:
         """Act on news of an attempt that could not close itself."""
         self._guarded(lambda: self._dispatch(self.runtime.store.hear(item)))
+        if item.trace_id:
+            told = Recorder(item.trace_id, new_id(), {"job": item.task_id, "worker": f"{item.worker}/{item.pid}"})
+            told.record(str(item.reason), status="fail")
+            self._guarded(lambda: self.runtime.store.flush(chunks=told.take()))
 
     def round(self) -> None:
         """Do what is due now."""

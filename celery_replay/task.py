@@ -17,7 +17,7 @@ from .signal_handlers import publishing
 from .targets import Target
 
 
-class ReplayTask(Task):  # type: ignore[misc]
+class ReplayTask(Task):
     """A Celery task whose runs are admitted, traced and closed in a store.
 
     Use it for an app (`Celery(task_cls="celery_replay:ReplayTask")`) or for one task (`base=ReplayTask`). A task that

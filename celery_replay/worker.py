@@ -34,6 +34,8 @@ _pipes: weakref.WeakKeyDictionary[Any, Pipe | steward.Steward] = weakref.WeakKey
 class ReplayRequest(Request):
     """A request that tells the steward what its attempt can't."""
 
+    _told: Reason | None = None
+
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
         self._request_dict["replay_received_at"] = wall()
@@ -73,16 +75,22 @@ class ReplayRequest(Request):
         acknowledged = not self.task.acks_late or getattr(self.task, "acks_on_timeout", True)
         self._tell(Reason.HARD_TIME_LIMIT, final=bool(acknowledged))
 
-    def _announce_revoked(self, reason: str, terminated: bool, *args: Any, **kwargs: Any) -> Any:
-        if terminated:
-            self._tell(Reason.REVOKED, final=True)
-        return super()._announce_revoked(reason, terminated, *args, **kwargs)
+    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> Any:
+        self._tell(Reason.EXPIRED if expired else Reason.REVOKED, final=True)
+        return super()._announce_revoked(reason, terminated, signum, expired)
 
     def _tell(self, reason: Reason, *, final: bool) -> None:
+        if self._told is reason:
+            # Celery announces a hard time limit twice.
+            return
+        self._told = reason
         try:
             fields = self._request_dict
+            stamp = headers.identify(self.name, fields)
             item = News(
-                submission=headers.identify(self.name, fields).submission,
+                submission=stamp.submission,
+                task_id=str(self.id),
+                trace_id=stamp.trace_id,
                 generation=headers.generation_of(fields),
                 worker=self.hostname,
                 pid=self.worker_pid or 0,
@@ -201,7 +209,7 @@ class MessageLeaseStep(bootsteps.StartStopStep):
 
 
 def _renewal_period(consumer: Any, runtime: Runtime) -> float | None:
-    channel = getattr(consumer.task_consumer, "channel", None)
+    channel: Any = getattr(consumer.task_consumer, "channel", None)
     timeout = getattr(channel, "visibility_timeout", None)
     if not runtime.settings.message_lease or timeout is None or not hasattr(channel.qos, "unacked_index_key"):
         return None
@@ -226,7 +234,7 @@ def renew_messages(channel: Any, through: Any = None) -> int:
 
 
 def _revive_steward(consumer: Any) -> None:
-    worker = getattr(consumer, "controller", None)
+    worker: Any = getattr(consumer, "controller", None)
     for step in getattr(getattr(worker, "blueprint", None), "steps", {}).values():
         if isinstance(step, StewardStep):
             step.revive(worker.app)

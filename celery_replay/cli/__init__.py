@@ -51,7 +51,9 @@ def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
     runtime = _runtime(ctx)
     job = find_job(runtime, job_id)
     if job is None:
-        click.echo(f"no job {job_id} in the store; was it published with celery-replay, and is it not pruned?", err=True)
+        click.echo(
+            f"no job {job_id} in the store; was it published with celery-replay, and is it not pruned?", err=True
+        )
         sys.exit(1)
     drawing.show(runtime.store, job, as_json=as_json)
 

@@ -38,27 +38,32 @@ class Unit(ABC):
     """The store's clock."""
 
     @abstractmethod
-    def job(self, submission: str) -> Job | None: ...
+    def job(self, submission: str) -> Job | None:
+        """Return a submission's job."""
 
     @abstractmethod
     def holder(self, claim: str) -> Job | None:
         """Return the job that holds a key."""
 
     @abstractmethod
-    def row(self, submission: str) -> Row | None: ...
+    def row(self, submission: str) -> Row | None:
+        """Return a submission's row of the parking lot."""
 
     @abstractmethod
-    def letter(self, submission: str) -> Letter | None: ...
+    def letter(self, submission: str) -> Letter | None:
+        """Return a submission's dead letter."""
 
     @abstractmethod
-    def steps(self, scope: str) -> Sequence[StepRecord]: ...
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Return the side-effect steps of a key, or of a submission without one."""
 
     @abstractmethod
     def put(self, record: Record) -> None:
         """Insert the record, or replace the one with its primary key."""
 
     @abstractmethod
-    def drop(self, record: Row | StepRecord) -> None: ...
+    def drop(self, record: Row | StepRecord) -> None:
+        """Delete the record with this primary key."""
 
     @abstractmethod
     def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
@@ -368,22 +373,28 @@ class Reader(ABC):
     """Looks without locking."""
 
     @abstractmethod
-    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]: ...
+    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]:
+        """Return jobs with these values, newest first."""
 
     @abstractmethod
-    def attempts(self, submission: str) -> Sequence[AttemptRecord]: ...
+    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
+        """Return a submission's ended attempts, oldest first."""
 
     @abstractmethod
-    def chunks(self, trace_id: str) -> Sequence[Chunk]: ...
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return a trace's events."""
 
     @abstractmethod
-    def blob(self, reference: str) -> bytes | None: ...
+    def blob(self, reference: str) -> bytes | None:
+        """Return a large value."""
 
     @abstractmethod
-    def rows(self, limit: int) -> Sequence[Row]: ...
+    def rows(self, limit: int) -> Sequence[Row]:
+        """Return parked deliveries, oldest first."""
 
     @abstractmethod
-    def letters(self, limit: int) -> Sequence[Letter]: ...
+    def letters(self, limit: int) -> Sequence[Letter]:
+        """Return dead letters, newest first."""
 
 
 def _facts(unit: Unit, submission: str, claim: str | None) -> Facts:

@@ -162,8 +162,9 @@ class _MemoryUnit(Unit):
             if job.claim:
                 self._set(tables.claims, job.claim, _ABSENT)
         submissions = {job.submission for job in old}
-        traces = {job.trace_id for job in old}
         scopes = {job.identity for job in old}
+        # A trace may have jobs that are younger.
+        traces = {job.trace_id for job in old} - {job.trace_id for job in tables.jobs.values()}
         self._drop_all(tables.attempts, lambda attempt: attempt.submission in submissions)
         self._drop_all(tables.letters, lambda letter: letter.submission in submissions)
         self._drop_all(tables.chunks, lambda chunk: chunk.trace_id in traces)
@@ -172,7 +173,7 @@ class _MemoryUnit(Unit):
 
     def _forgettable(self, job: Job) -> bool:
         past = job.keep_until is not None and job.keep_until <= self.now
-        return past and job.status.ended and not job.letter and job.submission not in self._tables.rows
+        return past and job.status.over and not job.letter and job.submission not in self._tables.rows
 
     def _drop_all(self, table: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
         for key in [key for key, record in table.items() if gone(record)]:

@@ -12,6 +12,7 @@ from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS
 
 _ENDED = tuple(sorted(outcome.value for outcome in Outcome if outcome.ended))
+_OVER = tuple(sorted(outcome.value for outcome in Outcome if outcome.over))
 
 
 def advance(link: Link, statements: Statements, submissions: list[str]) -> list[str]:
@@ -48,18 +49,25 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
     found = link.rows(
         f"SELECT submission, claim, trace_id FROM {JOBS.name} AS job"
         f" WHERE letter = FALSE AND keep_until <= {dialect.mark}"
-        f" AND status IN ({statements.marks(len(_ENDED))}) AND NOT EXISTS ({parked})"
+        f" AND status IN ({statements.marks(len(_OVER))}) AND NOT EXISTS ({parked})"
         f" ORDER BY keep_until LIMIT {int(limit)}{dialect.skip_locked}",
-        [now, *_ENDED],
+        [now, *_OVER],
     )
     if not found:
         return 0
     submissions = [submission for submission, _, _ in found]
     _delete(link, statements, STEPS.name, "scope", [claim or submission for submission, claim, _ in found])
-    _delete(link, statements, CHUNKS.name, "trace_id", list({trace for _, _, trace in found}))
     for table in (ATTEMPTS, LETTERS, JOBS):
         _delete(link, statements, table.name, "submission", submissions)
+    _delete(link, statements, CHUNKS.name, "trace_id", _finished(link, statements, {trace for _, _, trace in found}))
     return len(found)
+
+
+def _finished(link: Link, statements: Statements, traces: set[str]) -> list[str]:
+    """Return the traces of which no younger job is left."""
+    which = f"trace_id IN ({statements.marks(len(traces))})"
+    kept = link.rows(f"SELECT DISTINCT trace_id FROM {JOBS.name} WHERE {which}", list(traces))
+    return list(traces - {row[0] for row in kept})
 
 
 def _delete(link: Link, statements: Statements, table: str, column: str, values: list[Any]) -> None:

@@ -8,11 +8,10 @@ compared with one another.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Job
+from celery_replay.records import AttemptRecord, Job, evolve
 
 OPENED = ("fence", "lease_until", "started_at", "keep_until")
 """Times of a job that a first OPEN sets; `published_at` is the publisher's."""
@@ -30,4 +29,4 @@ T = TypeVar("T", Job, AttemptRecord)
 def placed(record: T, names: tuple[str, ...], now: Micros) -> T:
     """Return a record with its distances turned into times."""
     values = {name: getattr(record, name) for name in names}
-    return replace(record, **{name: value + now for name, value in values.items() if value is not None})
+    return evolve(record, **{name: value + now for name, value in values.items() if value is not None})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from celery_replay.clock import Micros
 from celery_replay.exceptions import StoreError, StoreUnavailable
 from celery_replay.facts import Facts
 from celery_replay.lifecycle import Closing, Ending
-from celery_replay.records import Chunk, Job, StepRecord
+from celery_replay.records import Chunk, Job, StepRecord, evolve
 from celery_replay.states import StepState
 from celery_replay.stores.base import Contention, Reader, Store, Unit
 
@@ -182,7 +181,7 @@ class DjangoStore(Store):
         now = self._decide(shortcuts.opening(*counts[:2]), [*shortcuts.clock(), *JOBS.row(job), key, *values])
         if now is None:
             return None
-        return replace(answer, facts=Facts(job=relative.placed(job, relative.OPENED, now)))
+        return evolve(answer, facts=Facts(job=relative.placed(job, relative.OPENED, now)))
 
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> Closing | None:
         shortcuts = self._shortcuts
@@ -191,7 +190,7 @@ class DjangoStore(Store):
             return None
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
         closed = closing.facts.job
-        if not closing.accepted or closed is None or closing.facts.letter is not None:
+        if not (closing.accepted and closing.ended) or closed is None or closing.facts.letter is not None:
             return None
         counts, values = along(chunks, ending.steps)
         if max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in ending.steps):
@@ -209,7 +208,7 @@ class DjangoStore(Store):
         now = self._decide(shortcuts.closing(*counts), parameters)
         if now is None:
             return None
-        return replace(
+        return evolve(
             closing,
             facts=Facts(job=relative.placed(closed, relative.CLOSED, now)),
             ended=tuple(relative.placed(record, relative.ENDED, now) for record in closing.ended),
@@ -223,7 +222,7 @@ class DjangoStore(Store):
             JOBS.encode("nonce", job.nonce),
             JOBS.encode("claim", job.claim),
         )
-        row = STEPS.row(replace(step, claimed_at=relative.ZERO))
+        row = STEPS.row(evolve(step, claimed_at=relative.ZERO))
         parameters = [*self._shortcuts.clock(), *key, step_id(step), *row]
         return self._decide(self._shortcuts.claiming, parameters) is not None
 

@@ -10,7 +10,8 @@ from celery_replay.lifecycle import News
 from celery_replay.records import Row
 from celery_replay.states import Reason, RowStatus
 from tests.conformance.outside import Message
-from tests.conformance.worker import OUTCOMES, RUNNING, Worker
+from tests.conformance.setup import OUTCOMES
+from tests.conformance.worker import RUNNING, Worker
 from tests.conformance.world import World
 
 RELEASE = "release of what is due"

@@ -50,13 +50,7 @@ class Findings:
 
 
 def explore(setup: Setup, budget: Budget, *, limit: int = 200_000) -> Findings:
-    """Visit every world that can be reached, and check the properties in each.
-
-    Args:
-        setup: the world.
-        budget: the faults it may suffer.
-        limit: give up after so many worlds.
-    """
+    """Visit every world that can be reached, but no more than `limit`, and check the properties in each."""
     return _Explorer(World(setup, MemoryStore), budget).explore(limit)
 
 
@@ -174,8 +168,7 @@ def clone(world: World) -> World:
         setattr(twin, name, list(getattr(world, name)))
     for name in ("uncertain_count", "unseen", "canvas_lost", "died", "published"):
         setattr(twin, name, set(getattr(world, name)))
-    for name in ("owners", "fences"):
-        setattr(twin, name, dict(getattr(world, name)))
+    twin.owners, twin.fences = dict(world.owners), dict(world.fences)
     return twin
 
 
@@ -215,6 +208,8 @@ def identity(world: World) -> Hashable:
 
 
 class _Names:
+    """Replaces names that mean nothing by the order in which they are met."""
+
     def __init__(self, now: int) -> None:
         self._now = now
         self._order: dict[tuple[str, Any], int] = {}
@@ -223,7 +218,7 @@ class _Names:
         return self._order.setdefault((kind, name), len(self._order))
 
     def nonce(self, nonce: str) -> int:
-        return self._ordered("nonce", nonce) if nonce else -1
+        return self._ordered("nonce", nonce)
 
     def tag(self, tag: int) -> int:
         return self._ordered("tag", tag)

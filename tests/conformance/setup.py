@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from celery_replay.clock import SECOND
-from celery_replay.states import AckMode, OnIncomplete
+from celery_replay.states import AckMode, OnIncomplete, Outcome
 from tests.conformance.outside import Guard
 
 LEASE = 60 * SECOND
@@ -14,6 +14,15 @@ REDELIVERY = 300 * SECOND
 RESERVE = 120 * SECOND
 RESEND = 90 * SECOND
 KEEP = 30 * 86_400 * SECOND
+OUTCOMES = {
+    "ok": Outcome.SUCCEEDED,
+    "fail": Outcome.FAILED,
+    "retry": Outcome.RETRY_SCHEDULED,
+    "replace": Outcome.SUPERSEDED,
+    "interrupt": Outcome.INTERRUPTED,
+    "requeue": Outcome.REQUEUED,
+}
+"""How a body may end, in the words of the scenarios."""
 
 
 @dataclass(frozen=True, kw_only=True)

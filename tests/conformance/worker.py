@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from celery_replay.admission import Admission, Ask
@@ -13,6 +13,7 @@ from celery_replay.records import Failure, Job, StepRecord
 from celery_replay.states import AckMode, OnIncomplete, Outcome, StepState, Verdict
 from tests.conformance import setup
 from tests.conformance.outside import Message
+from tests.conformance.setup import OUTCOMES
 
 if TYPE_CHECKING:
     from tests.conformance.world import World
@@ -21,14 +22,6 @@ OPERATION = "shop.ship"
 STEP = "effect"
 TRACER = ("link", "store", "fstore", "count")
 RUNNING = ("verify", "claim", "apply", "end", "retried")
-OUTCOMES = {
-    "ok": Outcome.SUCCEEDED,
-    "fail": Outcome.FAILED,
-    "retry": Outcome.RETRY_SCHEDULED,
-    "replace": Outcome.SUPERSEDED,
-    "interrupt": Outcome.INTERRUPTED,
-    "requeue": Outcome.REQUEUED,
-}
 
 
 @dataclass
@@ -155,6 +148,12 @@ class Worker:
         """End in Ignore, or (a bad habit) raise, which makes Celery announce a failure."""
         self.at = "fstore" if "lost_ignores" in self.world.setup.bad_habits else "ack"
 
+    def settled_step(self) -> StepRecord:
+        return replace(self.claimed_step(), state=StepState.SETTLED)
+
+    def claimed_step(self) -> StepRecord:
+        return StepRecord(scope=self.identity, key=STEP, name=STEP, state=StepState.CLAIMED, nonce=self.nonce)
+
 
 def _ack_first(worker: Worker) -> None:
     assert worker.message is not None
@@ -195,7 +194,7 @@ def _verify(worker: Worker) -> None:
         return
     worker.doubt = False
     if target.effects.get(worker.identity):
-        worker.settled = [] if world.setup.whole else [_settled(worker)]
+        worker.settled = [] if world.setup.whole else [worker.settled_step()]
         worker.ending = "ok" if world.setup.whole else worker.ending
         worker.at = "end"
     else:
@@ -207,8 +206,7 @@ def _claim(worker: Worker) -> None:
     if worker.ending in ("interrupt", "requeue"):
         worker.at = "end"
         return
-    step = StepRecord(scope=worker.identity, key=STEP, name=STEP, state=StepState.CLAIMED, nonce=worker.nonce)
-    ours, earlier = worker.world.store.claim_step(worker.job, step, worker.delivery())
+    ours, earlier = worker.world.store.claim_step(worker.job, worker.claimed_step(), worker.delivery())
     if not ours:
         worker.lost()
         return
@@ -229,15 +227,11 @@ def _apply(worker: Worker) -> None:
         worker.at = "end"
     elif world.target.apply(worker.identity, worker.fence):
         worker.doubt = False
-        worker.settled = [] if world.setup.whole else [_settled(worker)]
+        worker.settled = [] if world.setup.whole else [worker.settled_step()]
         worker.at = "end"
     else:
         worker.close(Outcome.REFUSED)
         worker.lost()
-
-
-def _settled(worker: Worker) -> StepRecord:
-    return StepRecord(scope=worker.identity, key=STEP, name=STEP, state=StepState.SETTLED, nonce=worker.nonce)
 
 
 def _end(worker: Worker) -> None:

@@ -284,7 +284,7 @@ def test_an_unknown_database_is_a_configuration_error() -> None:
 
 def test_what_the_database_does_not_take_is_an_error_of_the_store(postgres_store: DjangoStore) -> None:
     with pytest.raises(StoreError, match="refused"):
-        postgres_store.open(ask(generation=2**62, key="k"))
+        postgres_store.open(ask(generation=2**70, key="k"))
     with pytest.raises(StoreError, match="refused"):
-        postgres_store.open(ask(generation=2**62, expires_at=2**60))
+        postgres_store.open(ask(generation=2**70, expires_at=2**60))
     assert postgres_store.open(ask()).verdict is Verdict.RUN

@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 import pytest
 from celery import chord
+
 from celery_replay.runtime import runtime_of
 from celery_replay.states import LetterState
-
-from tests.end_to_end.apps.killpoints import CHILD, GROUP, arm, arrived
+from tests.end_to_end.apps.killpoints import CHILD, GROUP, arm, arrived, is_armed
 from tests.end_to_end.apps.project import EFFECTS_TABLE, LEASE_TTL_S, QUICK_REDIS
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage
@@ -30,33 +30,33 @@ from tests.support.workers import WorkerProcess
 # ever. "letter": an open dead letter. "unknown": the job is marked as one whose canvas may not have been sent on.
 # The last column is of a lost pool child: where the whole worker dies, both kinds of late acknowledgement are the same.
 TABLE = """
-when it is killed            | declared    | early            | late             | late, loss acknowledged
-before OPEN                  | nothing     | 0 0 lost         | 1 1 SUCCESS      | 0 0 lost
-before OPEN                  | verify      | 0 0 lost         | 1 1 SUCCESS      | 0 0 lost
-in the body                  | nothing     | 0 0 lost letter  | 1 1 SUCCESS      | 0 0 lost letter
-in the body                  | verify      | 0 0 lost letter  | 1 1 SUCCESS      | 0 0 lost letter
-in the body                  | resume      | 0 0 lost letter  | 1 1 SUCCESS      | 0 0 lost letter
-in the body                  | dead_letter | 0 0 lost letter  | 0 0 FAILURE letter | 0 0 lost letter
-in the body                  | atomic      | 0 0 lost letter  | 1 1 SUCCESS      | 0 0 lost letter
-between effect and CLOSE     | nothing     | 1 0 lost letter  | 2 1 SUCCESS      | 1 0 lost letter
-between effect and CLOSE     | verify      | 1 0 lost letter  | 1 1 SUCCESS      | 1 0 lost letter
-between effect and CLOSE     | resume      | 1 0 lost letter  | 2 1 SUCCESS      | 1 0 lost letter
-between effect and CLOSE     | dead_letter | 1 0 lost letter  | 1 0 FAILURE letter | 1 0 lost letter
-between effect and CLOSE     | atomic      | 1 0 lost letter  | 1 1 SUCCESS      | 1 0 lost letter
-between CLOSE and canvas     | nothing     | 1 0 lost unknown | 1 1 SUCCESS      | 1 0 lost unknown
-between CLOSE and canvas     | resume      | 1 0 lost unknown | 1 1 SUCCESS      | 1 0 lost unknown
-between CLOSE and canvas     | atomic      | 1 0 lost unknown | 1 1 SUCCESS      | 1 0 lost unknown
-between canvas and its flag  | nothing     | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between canvas and its flag  | verify      | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between flag and ack         | nothing     | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between flag and ack         | resume      | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between retry and its CLOSE  | nothing     | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between retry and its CLOSE  | resume      | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between retry's CLOSE and ack| nothing     | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-between retry's CLOSE and ack| resume      | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
-chord: CLOSE and part        | nothing     | 1 0 lost unknown | 1 1 SUCCESS      | 1 0 lost unknown
-chord: result and part       | nothing     | 1 0 SUCCESS unknown | 1 1 SUCCESS   | 1 0 SUCCESS unknown
-chord: part and its flag     | nothing     | 1 1 SUCCESS      | 1 1 SUCCESS      | 1 1 SUCCESS
+when it is killed             | declared    | early               | late               | late, loss acknowledged
+before OPEN                   | nothing     | 0 0 lost            | 1 1 SUCCESS        | 0 0 lost
+before OPEN                   | verify      | 0 0 lost            | 1 1 SUCCESS        | 0 0 lost
+in the body                   | nothing     | 0 0 lost letter     | 1 1 SUCCESS        | 0 0 lost letter
+in the body                   | verify      | 0 0 lost letter     | 1 1 SUCCESS        | 0 0 lost letter
+in the body                   | resume      | 0 0 lost letter     | 1 1 SUCCESS        | 0 0 lost letter
+in the body                   | dead_letter | 0 0 lost letter     | 0 0 FAILURE letter | 0 0 lost letter
+in the body                   | atomic      | 0 0 lost letter     | 1 1 SUCCESS        | 0 0 lost letter
+between effect and CLOSE      | nothing     | 1 0 lost letter     | 2 1 SUCCESS        | 1 0 lost letter
+between effect and CLOSE      | verify      | 1 0 lost letter     | 1 1 SUCCESS        | 1 0 lost letter
+between effect and CLOSE      | resume      | 1 0 lost letter     | 2 1 SUCCESS        | 1 0 lost letter
+between effect and CLOSE      | dead_letter | 1 0 lost letter     | 1 0 FAILURE letter | 1 0 lost letter
+between effect and CLOSE      | atomic      | 1 0 lost letter     | 1 1 SUCCESS        | 1 0 lost letter
+between CLOSE and canvas      | nothing     | 1 0 lost unknown    | 1 1 SUCCESS        | 1 0 lost unknown
+between CLOSE and canvas      | resume      | 1 0 lost unknown    | 1 1 SUCCESS        | 1 0 lost unknown
+between CLOSE and canvas      | atomic      | 1 0 lost unknown    | 1 1 SUCCESS        | 1 0 lost unknown
+between canvas and its flag   | nothing     | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between canvas and its flag   | verify      | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between flag and ack          | nothing     | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between flag and ack          | resume      | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between retry and its CLOSE   | nothing     | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between retry and its CLOSE   | resume      | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between retry's CLOSE and ack | nothing     | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+between retry's CLOSE and ack | resume      | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
+chord: CLOSE and part         | nothing     | 1 0 lost unknown    | 1 1 SUCCESS        | 1 0 lost unknown
+chord: result and part        | nothing     | 1 0 SUCCESS unknown | 1 1 SUCCESS        | 1 0 SUCCESS unknown
+chord: part and its flag      | nothing     | 1 1 SUCCESS         | 1 1 SUCCESS        | 1 1 SUCCESS
 """
 
 POINTS = {
@@ -171,6 +171,8 @@ class Play:
         if callbacks:
             # Sent on after all, but nobody could know.
             marks.discard("unknown")
+        if is_armed(self.folder, POINTS[cell.moment], cell.reference):
+            marks.add("never killed")
         return " ".join([str(effects), str(callbacks), state, *sorted(marks)])
 
     def _sql(self, statement: str) -> Any:
@@ -247,8 +249,6 @@ def test_a_job_whose_worker_is_killed_ends_as_the_table_says(cell: Cell, lost_wo
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "cell", ON_RABBITMQ, ids=lambda cell: cell.reference
-)
+@pytest.mark.parametrize("cell", ON_RABBITMQ, ids=lambda cell: cell.reference)
 def test_a_job_ends_the_same_on_rabbitmq(cell: Cell, lost_workers_on_rabbitmq: dict[Cell, str]) -> None:
     assert lost_workers_on_rabbitmq[cell] == cell.ends

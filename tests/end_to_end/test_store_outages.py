@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import psutil
 import psycopg
 import pytest
-from celery_replay.states import Outcome
 
+from celery_replay.states import Outcome
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.sending import send
 from tests.end_to_end.stage import Stage, fresh, wait_for
@@ -113,7 +113,11 @@ def test_an_outage_in_the_body_does_not_matter_if_it_is_over_at_close(
     outage.stage.sign(reference)
     assert outage.stage.result(task_id) == reference
     outage.stage.settle()
-    assert (outage.begun(reference), outage.stage.effects(reference), outage.stage.effects(reference, "after")) == (1, 1, 1)
+    assert (outage.begun(reference), outage.stage.effects(reference), outage.stage.effects(reference, "after")) == (
+        1,
+        1,
+        1,
+    )
     assert outage.stage.job(task_id=task_id).status is Outcome.SUCCEEDED
     assert not outage.stage.letters(task_id)
 
@@ -131,7 +135,11 @@ def test_a_close_that_finds_no_store_waits_on_disk_and_is_delivered_later(outage
     wait_for(lambda: not outage.spooled(), "delivered")
     outage.stage.settle()
     assert outage.stage.job(task_id=task_id).status is Outcome.SUCCEEDED
-    assert (outage.begun(reference), outage.stage.effects(reference), outage.stage.effects(reference, "after")) == (1, 1, 1)
+    assert (outage.begun(reference), outage.stage.effects(reference), outage.stage.effects(reference, "after")) == (
+        1,
+        1,
+        1,
+    )
     assert not outage.stage.letters(task_id)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from celery_replay.records import Letter
 from celery_replay.states import Category, Outcome, Reason
-
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.sending import send
 from tests.end_to_end.stage import Stage, fresh, references, wait_for

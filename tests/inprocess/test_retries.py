@@ -265,7 +265,9 @@ def test_events_tell_the_attempts_apart_on_one_timeline(lab):
     of_attempt = {}
     for event in lab.events(result.id):
         of_attempt.setdefault(event.attempt, []).append(event.name)
-    assert sorted(map(tuple, of_attempt.values())) == [
+    # A retry that comes before its predecessor has ended is parked, and comes again.
+    ran = [tuple(names) for names in of_attempt.values() if "started" in names]
+    assert sorted(ran) == [
         ("published", "received", "started", "retry_scheduled"),
         ("published", "received", "started", "succeeded"),
     ]

@@ -50,7 +50,7 @@ class DeadLetter(models.Model):
     trace_id = TokenField(max_length=255)
     correlation_id = TokenField(max_length=255)
     key = TokenField(max_length=500)
-    generation = models.IntegerField()
+    generation = models.BigIntegerField()
     state = TokenField(max_length=32)
     reason = TokenField(max_length=32)
     category = TokenField(max_length=32)

@@ -26,9 +26,9 @@ def arrived(folder: Path, reference: str) -> bool:
     return (folder / f"arrived@{reference}").exists()
 
 
-def armed(folder: Path) -> list[str]:
-    """Return the places that nobody has reached yet."""
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(("arrived@", "accepted@")))
+def is_armed(folder: Path, point: str, reference: str) -> bool:
+    """Tell whether no process has reached the place yet."""
+    return (folder / f"{point}@{reference}").exists()
 
 
 def accepted(reference: str) -> None:

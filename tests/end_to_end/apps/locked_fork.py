@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 from celery.signals import worker_init
-from celery_replay import runtime
 
+from celery_replay import runtime
 from tests.end_to_end.apps.jobs import app
 
 _held: list[Any] = []

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from celery.backends.redis import RedisBackend
 from celery.signals import task_postrun, task_success
-from celery_replay.attempts import Attempt
-from celery_replay.worker import ReplayRequest
 from django.db import connection
 
+from celery_replay.attempts import Attempt
+from celery_replay.worker import ReplayRequest
 from tests.end_to_end.apps.killpoints import accepted, reach
 from tests.end_to_end.apps.project import EFFECTS_TABLE, exists, make_app, post
-
 
 ACKNOWLEDGED: dict[str, dict[str, Any]] = {
     "early": {"acks_late": False, "reject_on_worker_lost": False},
@@ -23,7 +21,10 @@ ACKNOWLEDGED: dict[str, dict[str, Any]] = {
 }
 DECLARED: dict[str, dict[str, Any]] = {
     "nothing": {},
-    "verify": {"on_incomplete": "verify", "verify": lambda reference, **_: reference if exists("effects", reference) else None},
+    "verify": {
+        "on_incomplete": "verify",
+        "verify": lambda reference, **_: reference if exists("effects", reference) else None,
+    },
     "resume": {"on_incomplete": "resume"},
     "dead_letter": {"on_incomplete": "dead_letter"},
     "atomic": {"atomic": "default"},
