@@ -43,7 +43,7 @@ def trace() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
 @click.pass_context
 def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
-    """Show a job's trace, by its Celery task id, submission id or trace id.
+    r"""Show a job's trace, by its Celery task id, submission id or trace id.
 
     \b
     celery -A shop replay trace show 5b5e0c0e-6d5f-4a3c-8f0e-0f4b5a3f9d11

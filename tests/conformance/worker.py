@@ -43,7 +43,6 @@ class Worker:
     ending: str = "ok"
     """How the body will end; anything but "ok" ends before the effect where the body is one step."""
     incomplete: bool = False
-    """OPEN said so."""
 
     def __repr__(self) -> str:
         return f"{self.name}@{self.at} {self.message}"
@@ -59,10 +58,6 @@ class Worker:
     @property
     def identity(self) -> str:
         return self.world.setup.claim or self.submission
-
-    @property
-    def verifies(self) -> bool:
-        return self.world.setup.incomplete is OnIncomplete.VERIFY
 
     @property
     def fence(self) -> int:
@@ -87,14 +82,9 @@ class Worker:
         self.pid += 1
 
     def delivery(self) -> Delivery:
-        message = self.message
-        assert message is not None
-        return Delivery(
-            submission=message.submission,
-            operation=OPERATION,
-            generation=message.generation,
-            message=message.encoded,
-        )
+        assert self.message is not None
+        encode = self.message.encoded
+        return Delivery(submission=self.submission, operation=OPERATION, generation=self.generation, message=encode)
 
     def ask(self) -> Ask:
         world = self.world
@@ -181,7 +171,11 @@ def _open(worker: Worker) -> None:
 def _first_station(worker: Worker, answer: Admission) -> str:
     if not worker.world.setup.whole:
         return "claim"
-    return "verify" if answer.incomplete and worker.verifies else "apply"
+    return "verify" if answer.incomplete and _verifies(worker) else "apply"
+
+
+def _verifies(worker: Worker) -> bool:
+    return worker.world.setup.incomplete is OnIncomplete.VERIFY
 
 
 def _verify(worker: Worker) -> None:
@@ -218,7 +212,7 @@ def _claim(worker: Worker) -> None:
         worker.at = "end"
     else:
         worker.world.claimed_over(worker, earlier)
-        worker.at = "verify" if worker.verifies else "apply"
+        worker.at = "verify" if _verifies(worker) else "apply"
 
 
 def _apply(worker: Worker) -> None:

@@ -47,12 +47,12 @@ def test_binding_a_task_installs():
     app = make_app("bound")
     assert extension.active(app) is None
 
-    app.task(lambda_free, name="bound.task", shared=False, lazy=False)
+    app.task(echo, name="bound.task", shared=False, lazy=False)
 
     assert extension.active(app) is not None
 
 
-def lambda_free(order_id):
+def echo(order_id):
     return order_id
 
 
@@ -95,7 +95,7 @@ def test_what_is_buffered_when_an_app_is_left_is_written():
 
 def test_without_any_app_nothing_is_stamped(monkeypatch):
     app = make_app("last")
-    task = app.task(lambda_free, name="last.task", shared=False, lazy=False)
+    task = app.task(echo, name="last.task", shared=False, lazy=False)
     others = [other for other in extension._installed if other is not app]
     for other in others:
         extension._installed.discard(other)
@@ -130,8 +130,8 @@ def test_two_apps_have_their_own_stores_and_policies():
 
 def test_a_key_is_computed_by_the_app_that_publishes():
     shop, blog = make_app("shop"), make_app("blog")
-    ours = shop.task(lambda_free, name="same.name", shared=False, lazy=False, idempotency_key="shop:{order_id}")
-    theirs = blog.task(lambda_free, name="same.name", shared=False, lazy=False, idempotency_key="blog:{order_id}")
+    ours = shop.task(echo, name="same.name", shared=False, lazy=False, idempotency_key="shop:{order_id}")
+    theirs = blog.task(echo, name="same.name", shared=False, lazy=False, idempotency_key="blog:{order_id}")
 
     for app in (shop, blog):
         app.set_current()
@@ -141,7 +141,7 @@ def test_a_key_is_computed_by_the_app_that_publishes():
 
 def test_a_task_of_one_app_may_publish_one_of_another(lab):
     other = make_app("other")
-    remote = other.task(lambda_free, name="other.remote", shared=False, lazy=False, idempotency_key="r:{order_id}")
+    remote = other.task(echo, name="other.remote", shared=False, lazy=False, idempotency_key="r:{order_id}")
 
     @lab.task(bind=True)
     def pay(self):
@@ -157,7 +157,7 @@ def test_a_plain_apps_messages_do_not_depend_on_ours(published):
     from celery import Celery
 
     plain = Celery("plain", broker="memory://", set_as_current=False)
-    task = plain.task(lambda_free, name="plain.task", shared=False, lazy=False)
+    task = plain.task(echo, name="plain.task", shared=False, lazy=False)
 
     task.delay(5)
 
@@ -167,7 +167,7 @@ def test_a_plain_apps_messages_do_not_depend_on_ours(published):
 @pytest.mark.parametrize("broken", ["_stamp", "_identify"])
 def test_an_error_of_ours_never_stops_a_publish(monkeypatch, broken):
     app = make_app("unbroken")
-    task = app.task(lambda_free, name="unbroken.task", shared=False, lazy=False, idempotency_key="{order_id}")
+    task = app.task(echo, name="unbroken.task", shared=False, lazy=False, idempotency_key="{order_id}")
 
     def fail(*_, **__):
         raise RuntimeError("ours")

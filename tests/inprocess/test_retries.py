@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from celery.backends.base import Backend
 
 from celery_replay import Outcome, parking
 from celery_replay.headers import HEADER
@@ -209,7 +210,6 @@ def test_a_key_is_kept_for_the_retry_that_was_scheduled(lab):
 
 
 def test_a_retry_that_came_early_starts_after_celery_has_stored_that_one_was_scheduled(lab, monkeypatch):
-    from celery.backends.base import Backend
 
     order = []
     publish, store = parking.publish, Backend.mark_as_retry

@@ -42,12 +42,12 @@ def app(request, tmp_path):
             accept_content=["json", "pickle", "yaml"],
             replay_store="memory://",
         )
-        app.task(lambda_free, name="shop.pay", shared=False)
-        app.task(lambda_free, name="shop.ship", shared=False)
+        app.task(echo, name="shop.pay", shared=False)
+        app.task(echo, name="shop.ship", shared=False)
         yield app
 
 
-def lambda_free(*args, **kwargs):
+def echo(*args, **kwargs):
     return args, kwargs
 
 
