@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -51,13 +51,13 @@ class Attempt:
         self.args = args
         self.kwargs = kwargs
         self.nonce = new_id()
-        self.stamp = headers.identify(task.name, vars(request))
+        self.worker = request.hostname or runtime.hostname
+        self.stamp = runtime.stamp(task.name, vars(request), self.worker)
         self.key_error: Exception | None = None
         """Why the declared key can't be computed; the attempt then fails without running the body."""
         self.key, self.fingerprint = self._identity()
         self.claim = self._claim()
         self.generation = headers.generation_of(vars(request))
-        self.worker = request.hostname or runtime.hostname
         self.job: Job | None = None
         self.closed: Outcome | None = None
         self.replaced = False
@@ -129,6 +129,13 @@ class Attempt:
         """
         alias = using or self.policy.fenced or "default"
         return target_of(self.task).fenced(alias, self.identity, self.fence)
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """Where the task declares `fenced=`, tell that target first that older attempts are over; then look at it.
+
+        Else one of them, paused since long ago, could still act after the look.
+        """
+        return self.fenced(self.policy.fenced) if self.policy.fenced else nullcontext()
 
     def record(self, name: str, /, **attributes: Any) -> None:
         """Add an event of the task's own to the trace."""
@@ -245,7 +252,7 @@ class Attempt:
         return False
 
     def dispatch_freed(self) -> None:
-        """Publish what CLOSE freed. After a retry only once Celery has stored its state, which would else be the last."""
+        """Publish what CLOSE freed; after a retry only once Celery has stored that state, else it would be the last."""
         freed, self._freed = self._freed, ()
         parking.dispatch(self.runtime.app, self.runtime.store, freed, self.runtime.resend_us)
 
@@ -300,6 +307,11 @@ class Attempt:
             self.recorder.put_back(chunk)
         with self._stepping:
             self._steps[:0] = steps
+
+    @property
+    def calm(self) -> Job | None:
+        """The job, where its side effects are in steps: once all of them are settled, nothing of it is in doubt."""
+        return None if self.policy.is_step or self.doubts else self.job
 
     def renewed(self) -> None:
         """Note that the lease was prolonged."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
@@ -18,6 +17,7 @@ from .exceptions import (
     JobExpired,
     KeyConflict,
     KeyFailed,
+    OwnershipLost,
     PoisonJob,
     RecordedFailure,
     ResultUnavailable,
@@ -129,19 +129,28 @@ def _run(attempt: Attempt, admission: Admission) -> Any:
 
 def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
     """Say how an attempt ended whose body raised; for a scheduled retry, also how long the key waits for it."""
-    if isinstance(error, Retry):
-        return Outcome.RETRY_SCHEDULED, _wait_for_retry(attempt, error)
-    if isinstance(error, Ignore):
-        if attempt.replaced:
-            return Outcome.SUPERSEDED, attempt.runtime.redelivery_us
-        return Outcome.IGNORED, 0
-    if isinstance(error, Reject):
-        return (Outcome.REQUEUED if error.requeue else Outcome.FAILED), 0
-    if isinstance(error, RolledBack):
-        return Outcome.ROLLED_BACK, 0
-    if isinstance(error, UnknownOutcome):
-        attempt.doubts.add(attempt.identity)
-    return (Outcome.FAILED if isinstance(error, Exception) else Outcome.INTERRUPTED), 0
+    wait: Micros = 0
+    match error:
+        case Retry():
+            outcome, wait = Outcome.RETRY_SCHEDULED, _wait_for_retry(attempt, error)
+        case Ignore() if attempt.replaced:
+            outcome, wait = Outcome.SUPERSEDED, attempt.runtime.redelivery_us
+        case Ignore():
+            outcome = Outcome.IGNORED
+        case Reject(requeue=True):
+            outcome = Outcome.REQUEUED
+        case RolledBack():
+            outcome = Outcome.ROLLED_BACK
+        case OwnershipLost():
+            outcome = Outcome.REFUSED
+        case UnknownOutcome():
+            attempt.doubts.add(attempt.identity)
+            outcome = Outcome.FAILED
+        case Exception():
+            outcome = Outcome.FAILED
+        case _:
+            outcome = Outcome.INTERRUPTED
+    return outcome, wait
 
 
 def _wait_for_retry(attempt: Attempt, error: Retry) -> Micros:
@@ -157,25 +166,22 @@ def _wait_for_retry(attempt: Attempt, error: Retry) -> Micros:
 
 def _body(attempt: Attempt, admission: Admission) -> Any:
     policy = attempt.policy
+    to_verify = admission.incomplete and policy.is_step and policy.on_incomplete is OnIncomplete.VERIFY
+    if to_verify:
+        # Until the hook has answered; if it fails, the next attempt has to ask again.
+        attempt.doubts.add(attempt.identity)
     if attempt.key_error is not None:
         raise attempt.key_error
-    if admission.incomplete and policy.on_incomplete is OnIncomplete.VERIFY and policy.is_step:
-        found = _verify(attempt)
+    if to_verify and policy.verify is not None:
+        with attempt.guarded():
+            found = policy.verify(*attempt.args, **attempt.kwargs)
+        attempt.doubts.discard(attempt.identity)
         if found is not None:
             attempt.recorder.record("verified", attributes={"effect": "found"})
             return found
     if policy.atomic is not None:
         return _watched(attempt, lambda: _atomic(attempt, policy.atomic or "default"))
     return _watched(attempt, lambda: attempt.task.run(*attempt.args, **attempt.kwargs))
-
-
-def _verify(attempt: Attempt) -> Any:
-    """Ask the user's hook whether the effect exists; a guarded target learns first that older attempts are over."""
-    policy = attempt.policy
-    assert policy.verify is not None
-    guard = attempt.fenced(policy.fenced) if policy.fenced else nullcontext()
-    with guard:
-        return policy.verify(*attempt.args, **attempt.kwargs)
 
 
 def _atomic(attempt: Attempt, alias: str) -> Any:

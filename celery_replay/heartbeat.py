@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from .clock import SECOND
-from .records import Chunk, StepRecord
+from .records import Chunk, Job, StepRecord
 from .stores.base import Pulse, Store
 
 logger = logging.getLogger(__name__)
@@ -25,6 +25,10 @@ class Beating(Protocol):
 
     def put_back(self, chunks: list[Chunk], steps: list[StepRecord]) -> None:
         """Take back what could not be written."""
+
+    @property
+    def calm(self) -> Job | None:
+        """The job that nothing is in doubt of once its steps are settled."""
 
     def renewed(self) -> None:
         """The lease was prolonged."""
@@ -131,7 +135,8 @@ class Heartbeat:
             self._writing = frozenset()
             return
         try:
-            self._store().flush(advanced, chunks, steps)
+            calm = [attempt.calm for attempt, _, those in taken if those]
+            self._store().flush(advanced, chunks, steps, [job for job in calm if job is not None])
         except BaseException:
             with self._lock:
                 self._advanced[:0] = advanced

@@ -245,6 +245,9 @@ class News:
 def hear(facts: Facts, news: News, now: Micros) -> Change | None:
     """Act on news of a dead owner: its lease ends at once, and where no message comes back its letter is filed."""
     job = facts.job
+    if news.reason is Reason.REJECTED:
+        announced = job is not None and job.status.ended and job.generation == news.generation
+        return Change(facts=advance_canvas(facts)) if announced else None
     if news.reason in (Reason.REVOKED, Reason.EXPIRED):
         return _withdraw(facts, news, now)
     if job is None or (job.generation, job.worker, job.pid) != (news.generation, news.worker, news.pid):

@@ -27,6 +27,7 @@ OPTIONS: dict[str, str] = {
     "lease_ttl": "seconds, 1 or more",
     "key_retention": "seconds, 1 or more",
     "allow_rollback": "True or False",
+    "stepwise": "True or False",
 }
 """Our task options, and what each may be."""
 
@@ -134,7 +135,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         lease_us=micros(options["lease_ttl"] or settings.lease_ttl),
         keep_us=micros(options["key_retention"] or settings.retention),
         # A marker in the business database settles an atomic effect: OPEN need not.
-        is_step=declared and options["atomic"] is None and not getattr(task, "has_steps", False),
+        is_step=declared and options["atomic"] is None and not options["stepwise"],
         declared=declared,
         allow_rollback=bool(options["allow_rollback"]) or not declared,
         ack=_ack_mode(task),
@@ -210,6 +211,7 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "lease_ttl": _seconds,
     "key_retention": _seconds,
     "allow_rollback": lambda value: isinstance(value, bool),
+    "stepwise": lambda value: isinstance(value, bool),
 }
 
 

@@ -7,17 +7,21 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import celery
 import kombu
 
-from . import config
+from . import config, headers
 from .clock import micros
 from .exceptions import ConfigurationError
+from .headers import Stamp
 from .heartbeat import Heartbeat
 from .policy import TaskPolicy, compile_policy
+from .serialization import digest
 from .spool import Spool
 from .stores.base import Store
 from .stores.memory import MemoryStore
@@ -63,6 +67,20 @@ class Runtime:
         """Do eager calls run without records?"""
         return self.settings.eager == "bypass"
 
+    @cached_property
+    def _fanouts(self) -> frozenset[str]:
+        """Exchanges that give every worker a copy of its own."""
+        exchanges = (queue.exchange for queue in self.app.amqp.queues.values())
+        return frozenset(e.name for e in exchanges if e is not None and e.type == "fanout")
+
+    def stamp(self, task_name: str, fields: Mapping[str, Any], worker: str) -> Stamp:
+        """Name a received message's submission; a broadcast is one for each worker, since each shall run it."""
+        stamp = headers.identify(task_name, fields)
+        exchange = (fields.get("delivery_info") or {}).get("exchange")
+        if exchange and exchange in self._fanouts:
+            return replace(stamp, submission=digest(stamp.submission, worker))
+        return stamp
+
     def policy(self, task: Any) -> TaskPolicy:
         """Return a task's compiled policy."""
         found = self._policies.get(task.name)
@@ -95,8 +113,10 @@ def runtime_of(app: Any) -> Runtime:
 
 
 def reset(app: Any) -> None:
-    """Forget an app's runtime, so that changed settings take effect."""
-    _runtimes.pop(app, None)
+    """Forget an app's runtime, so that changed settings take effect; what it had buffered is written."""
+    runtime = _runtimes.pop(app, None)
+    if runtime is not None:
+        runtime.heartbeat.drain()
 
 
 def use_store(app: Any, store: Store) -> None:

@@ -117,7 +117,8 @@ class _Step:
         repeatable = self._repeatable(attempt, record)
         attempt.doubts.add(record.key)
         if self.verify is not None:
-            found = self.verify(*args, **kwargs)
+            with attempt.guarded():
+                found = self.verify(*args, **kwargs)
             if found is not None:
                 attempt.recorder.record("step_verified", step=self.name, side_effect=True)
                 self._settle(attempt, record, found)

@@ -16,12 +16,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from . import news as news_pipe
 from . import parking
 from .clock import micros, new_id
-from .lifecycle import News
+from .lifecycle import Ending, News
+from .records import Chunk
 from .runtime import Runtime, runtime_of, store_url
 from .trace import Recorder
 
@@ -78,15 +81,18 @@ class Steward:
 
     def _deliver_spooled(self) -> None:
         for path, ending, chunks in self.runtime.spool.waiting():
-            closing, freed = self.runtime.store.close(None, ending, chunks)
-            path.unlink(missing_ok=True)
-            level = logging.INFO if closing.accepted else logging.WARNING
-            logger.log(
-                level,
-                "replay.spooled_close_delivered",
-                extra={"submission": ending.delivery.submission, "accepted": closing.accepted},
-            )
-            self._dispatch(freed)
+            # Each by itself: one that the store refuses must not hold up the others.
+            self._guarded(partial(self._deliver, path, ending, chunks))
+
+    def _deliver(self, path: Path, ending: Ending, chunks: list[Chunk]) -> None:
+        closing, freed = self.runtime.store.close(None, ending, chunks)
+        path.unlink(missing_ok=True)
+        logger.log(
+            logging.INFO if closing.accepted else logging.WARNING,
+            "replay.spooled_close_delivered",
+            extra={"submission": ending.delivery.submission, "accepted": closing.accepted},
+        )
+        self._dispatch(freed)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from celery import bootsteps
-from celery.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.exceptions import Reject, TimeLimitExceeded, WorkerLostError
 from celery.worker.request import Request
 
 from . import headers, steward
@@ -48,7 +48,11 @@ class ReplayRequest(Request):
             self._tell(Reason.WORKER_LOST, final=not self._brought_back)
         elif isinstance(error, TimeLimitExceeded):
             self._tell_timeout()
-        return super().on_failure(exc_info, *args, **kwargs)
+        answer = super().on_failure(exc_info, *args, **kwargs)
+        if isinstance(error, Reject) and not error.requeue:
+            # Its failure is announced here in the parent, and only now through with.
+            self._tell(Reason.REJECTED, final=True)
+        return answer
 
     def on_timeout(self, soft: bool, timeout: float) -> Any:
         """Tell of a hard time limit."""
@@ -86,7 +90,7 @@ class ReplayRequest(Request):
         self._told = reason
         try:
             fields = self._request_dict
-            stamp = headers.identify(self.name, fields)
+            stamp = runtime_of(self._app).stamp(self.name, fields, self.hostname)
             item = News(
                 submission=stamp.submission,
                 task_id=str(self.id),

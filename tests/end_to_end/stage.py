@@ -15,7 +15,6 @@ from celery_replay.records import Event, Job, Letter, Row
 from celery_replay.runtime import runtime_of
 from celery_replay.states import LetterState, Outcome
 from celery_replay.trace import timeline
-
 from tests.support import project_database
 from tests.support.counting_server import CountingServer
 from tests.support.remote import Remote

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis
 from celery.contrib.testing.worker import start_worker
-from celery_replay.states import Outcome
 
+from celery_replay.states import Outcome
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage, fresh, wait_for
 from tests.support import redis_server

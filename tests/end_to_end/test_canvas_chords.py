@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from celery import chord, group
-from celery_replay.states import Outcome
 
+from celery_replay.states import Outcome
 from tests.end_to_end.stage import Stage, fresh, references, wait_for
 
 Members = list[tuple[Any, ...]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from celery import chain, chord
-from celery_replay.states import Outcome
 
+from celery_replay.states import Outcome
 from tests.end_to_end import wire
 from tests.end_to_end.stage import Stage, references, wait_for
 from tests.end_to_end.wire import Wire

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from celery import chain, group
-from celery_replay.states import Outcome, Reason
 
+from celery_replay.states import Outcome, Reason
 from tests.end_to_end.stage import PATIENCE_S, Stage, fresh, references, wait_for
 
 

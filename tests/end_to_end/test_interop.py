@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 from celery import Celery, chain
-from celery_replay.states import Outcome
 from pytest_celery import CeleryTestSetup, CeleryWorkerCluster
 
+from celery_replay.states import Outcome
 from tests.end_to_end import wire
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage, fresh, references, wait_for

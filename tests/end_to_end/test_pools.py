@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 from celery import chord
-from celery_replay.states import Outcome, Reason
 
+from celery_replay.states import Outcome, Reason
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import PATIENCE_S, Stage, fresh, references, wait_for
 from tests.support.workers import WorkerProcess

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -57,7 +58,10 @@ class Line:
 
     def wait(self) -> None:
         """Wait until every message has been acknowledged."""
-        wait_until(self._is_done, PATIENCE_S, "all acknowledged", every_s=0.1)
+        # Twice, as a message is in neither place for a moment: off the queue, and not yet noted as unacknowledged.
+        for _ in range(2):
+            wait_until(self._is_done, PATIENCE_S, "all acknowledged", every_s=0.1)
+            time.sleep(0.3)
 
     def _is_done(self) -> bool:
         self._asked += 1

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery_replay.states import Outcome
 
+from celery_replay.states import Outcome
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage, fresh, references, wait_for
 from tests.support.processes import LoggedProcess

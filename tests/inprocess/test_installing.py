@@ -76,7 +76,6 @@ def test_an_app_that_was_left_runs_as_plain_celery(lab):
     assert lab.log == [False, True, True, False]
 
 
-@pytest.mark.xfail(reason="uninstall forgets the runtime without draining its heartbeat")
 def test_what_is_buffered_when_an_app_is_left_is_written():
     lab = Lab(make_app("leaving"), None)
     lab.configure(eager="record", flush_interval=3600)

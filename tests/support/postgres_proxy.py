@@ -59,6 +59,9 @@ class PostgresProxy:
         self.connections += 1
         session = _Session(self.statements)
         with suppress(OSError), client, socket.create_connection(self._server) as server:
+            for end in (client, server):
+                # Else each answer would wait for the other side's delayed acknowledgement.
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.sendall(_start(client))
             threading.Thread(target=_copy, args=(server, client), daemon=True).start()
             while header := _exactly(client, 5):

@@ -20,6 +20,7 @@ class Beat:
         self.pulse = Pulse(submission=f"s-{nonce}", nonce=nonce, claim=None, lease_us=round(lease_s * SECOND))
         self.chunks: list[Chunk] = []
         self.steps: list[StepRecord] = []
+        self.calm = None
         self.renewals = 0
         self.losses = 0
 
@@ -54,7 +55,7 @@ class Ledger:
         self.hold = threading.Event()
         self.hold.set()
 
-    def flush(self, advanced, chunks, steps):
+    def flush(self, advanced, chunks, steps, calm):
         self.flushes += 1
         self.called.set()
         assert self.hold.wait(5)

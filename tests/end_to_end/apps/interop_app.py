@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from celery import Task
-from celery_replay.extension import uninstall
 
+from celery_replay.extension import uninstall
 from tests.end_to_end.apps.project import exists, make_app, post
 
 app = make_app("interop")

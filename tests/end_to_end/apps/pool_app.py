@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
-from celery_replay import record
 
+from celery_replay import record
 from tests.end_to_end.apps.project import make_app, post
 
 app = make_app("pool")
