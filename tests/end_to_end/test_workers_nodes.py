@@ -17,7 +17,8 @@ RESULT_TIMEOUT_S = 40
 @pytest.fixture
 def stage(make_stage: StageMaker, clean_redis_url: str) -> Iterator[Stage]:
     """Lend a database and an effect counter for pytest-celery's worker."""
-    with make_stage("jobs", settings={"task_default_queue": "celery", "replay_lease_ttl": 2}) as lent:
+    settings = {"task_default_queue": "celery", "replay_lease_ttl": 2}
+    with make_stage("jobs", broker=clean_redis_url, backend=clean_redis_url, settings=settings) as lent:
         yield lent
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 from celery.signals import worker_init
@@ -11,7 +12,7 @@ from celery.signals import worker_init
 from celery_replay import runtime
 from tests.end_to_end.apps.jobs import app
 
-_held: list[Any] = []
+_held, _go_on, _free = threading.Event(), threading.Event(), threading.Event()
 
 
 def _locks() -> list[Any]:
@@ -20,19 +21,26 @@ def _locks() -> list[Any]:
     return [runtime._creating, own._opening, own.heartbeat._lock, own.heartbeat._flushing, pool._changed]
 
 
+def _be_busy() -> None:
+    with ExitStack() as stack:
+        for lock in _locks():
+            stack.enter_context(lock)
+        _held.set()
+        _go_on.wait()
+    _free.set()
+
+
 def _hold() -> None:
-    for lock in _locks():
-        _held.append(lock)
-        # By another thread: one that the child does not have.
-        holder = threading.Thread(target=lock.acquire)
-        holder.start()
-        holder.join()
+    for event in (_held, _go_on, _free):
+        event.clear()
+    # A thread that the child will not have.
+    threading.Thread(target=_be_busy, daemon=True).start()
+    _held.wait()
 
 
 def _let_go() -> None:
-    while _held:
-        lock = _held.pop()
-        getattr(lock, "_lock", lock).release()
+    _go_on.set()
+    _free.wait()
 
 
 @worker_init.connect(weak=False)

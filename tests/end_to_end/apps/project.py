@@ -20,6 +20,8 @@ QUICK_REDIS = {
     "visibility_timeout": VISIBILITY_TIMEOUT_S,
     "unacked_restore_interval": 1,
     "unacked_restore_throttle": 1,
+    # A worker that is killed while it looks for old messages keeps all others from looking, by default for 300 s.
+    "unacked_mutex_expire": 2,
 }
 LEASE_TTL_S = 2
 CANVAS_TTL_S = 3
