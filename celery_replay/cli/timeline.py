@@ -35,13 +35,26 @@ def draw(
     """Draw a trace line by line: time since the first event, attempt, what happened."""
     key = f"  key {job.key}" if job.key else ""
     yield _paint(f"{job.operation}  {job.task_id}", "1", colour) + f"  {job.status}{key}"
-    known = list(events)
+    known = _without_copies(events)
     known += [event for attempt in attempts if attempt.note for event in _unsaid(attempt, known)]
     known.sort(key=lambda event: event.at)
     numbers: dict[str, int] = {}
     for event in known:
         number = numbers.setdefault(event.attempt, len(numbers) + 1)
         yield _line(event, number, known[0].at, colour)
+
+
+def _without_copies(events: Iterable[Event]) -> list[Event]:
+    """Leave out what several copies of one message tell of its one publishing."""
+    seen: set[Micros] = set()
+    kept = []
+    for event in events:
+        if event.name == "published":
+            if event.at in seen:
+                continue
+            seen.add(event.at)
+        kept.append(event)
+    return kept
 
 
 def _unsaid(attempt: AttemptRecord, known: Iterable[Event]) -> Iterable[Event]:
