@@ -5,7 +5,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check --no-input
-CODE := celery_replay django_app example_project tests docs
+CODE := celery_replay django_app example_project benchmarks tests docs
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test fmt fmt-check lint types layers migrations check bench demo docs wheel clean

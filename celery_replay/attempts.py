@@ -146,13 +146,8 @@ class Attempt:
     def open(self) -> Admission:
         """Ask the store whether this delivery may run."""
         self._record_arrival()
-        chunks = self.recorder.take()
-        try:
-            admission = self.runtime.store.open(self._ask(), chunks)
-        except Exception:  # a store of a third party may raise anything
-            for chunk in chunks:
-                self.recorder.put_back(chunk)
-            raise
+        # Events stay buffered: a row less to write. What a sudden death takes with them, the job's record has.
+        admission = self.runtime.store.open(self._ask())
         self.job = admission.facts.job
         self._renewed_at = time.monotonic()
         if self.job is not None and self.job.fence:

@@ -36,6 +36,8 @@ def draw(
     key = f"  key {job.key}" if job.key else ""
     yield _paint(f"{job.operation}  {job.task_id}", "1", colour) + f"  {job.status}{key}"
     known = _without_copies(events)
+    if job.published_at and not any(event.name == "published" for event in known):
+        known.append(Event(name="published", at=job.published_at, attempt=known[0].attempt if known else job.nonce))
     known += [event for attempt in attempts if attempt.note for event in _unsaid(attempt, known)]
     known.sort(key=lambda event: event.at)
     numbers: dict[str, int] = {}

@@ -24,6 +24,7 @@ BAD_OPTIONS = {
     "lease_ttl": [0, "60", True, -5],
     "key_retention": [0, "60", True, -5],
     "allow_rollback": ["yes", 1],
+    "stepwise": ["yes", 1],
 }
 
 

@@ -29,7 +29,8 @@ def test_what_a_killed_attempt_could_not_write_is_told_from_its_record() -> None
     lines = list(timeline.draw(JOB, events, [_attempt("a", "taken over")]))
     assert lines[0] == "shop.ship  t1  succeeded  key ship:1"
     assert "+    1.000s  #1  · started" in lines
-    assert lines[-1].startswith("+    8.000s  #1  ✗ unknown") and "note=taken over" in lines[-1]
+    assert lines[-1].startswith("+    8.000s  #1  ✗ unknown")
+    assert "note=taken over" in lines[-1]
 
 
 def test_copies_of_one_message_tell_of_one_publishing() -> None:
