@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .clock import Micros
+from .clock import SECOND, Micros
 from .facts import (
     Change,
     Delivery,
@@ -19,6 +19,10 @@ from .facts import (
 )
 from .records import Failure, Job, Letter, Row, StepRecord, evolve
 from .states import AckMode, Category, Outcome, Reason, RowStatus
+
+
+PUBLISHING_US: Micros = 5 * SECOND
+"""How long whoever released a row has for publishing it, before the steward does it, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +201,7 @@ def due(facts: Facts, now: Micros) -> Facts:
     blocked = None if row.status is RowStatus.SENT else blocked_until(facts, now)
     if blocked is not None:
         return evolve(facts, row=evolve(row, wake_at=blocked))
-    released = evolve(row, status=RowStatus.RELEASED, revision=row.revision + 1, wake_at=now)
+    released = evolve(row, status=RowStatus.RELEASED, revision=row.revision + 1, wake_at=now + PUBLISHING_US)
     return evolve(facts, row=released)
 
 
@@ -252,7 +256,7 @@ def hear(facts: Facts, news: News, now: Micros) -> Change | None:
         return _withdraw(facts, news, now)
     if job is None or (job.generation, job.worker, job.pid) != (news.generation, news.worker, news.pid):
         return None
-    if job.status not in (Outcome.OPEN, Outcome.INTERRUPTED):
+    if job.status not in (Outcome.OPEN, Outcome.INTERRUPTED) and not _cut_off(facts):
         return None
     row = facts.row
     if row is not None:
@@ -262,6 +266,12 @@ def hear(facts: Facts, news: News, now: Micros) -> Change | None:
     if news.final and row is None:
         return _lost(facts, now, news.reason)
     return Change(facts=facts)
+
+
+def _cut_off(facts: Facts) -> bool:
+    """Did the attempt close itself while it was being ended, so that it could not know why?"""
+    lost = facts.job is not None and facts.job.status is Outcome.LOST
+    return lost and facts.letter is not None and facts.letter.reason is Reason.INTERRUPTED
 
 
 def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
@@ -279,7 +289,8 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
     job = evolve(
         job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
     )
-    return Change(facts=evolve(facts, job=evolve(job, canvas_advanced=True)), ended=ended)
+    facts = evolve(facts, job=evolve(job, canvas_advanced=True))
+    return Change(facts=forget_letter(facts, str(outcome)), ended=ended)
 
 
 def _lost(facts: Facts, now: Micros, reason: Reason) -> Change:

@@ -32,6 +32,8 @@ _OF_THE_WAY = frozenset(
     }
 )  # fmt: skip
 """Properties that are kept elsewhere, or made anew for each message."""
+_OF_RABBITMQ = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
+"""Headers that it writes on the way, delays included; in a message sent anew it takes them for the sign of a cycle."""
 _EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
@@ -41,7 +43,9 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
     The body is encoded with the message's own serializer and never decoded again here.
     """
     fields = vars(request)
-    headers = {name: value for name, value in fields.items() if name not in _NOT_HEADERS}
+    headers = {
+        name: value for name, value in fields.items() if name not in _NOT_HEADERS and not name.startswith(_OF_RABBITMQ)
+    }
     # Celery makes such a table of a message's custom headers; only one that says something else came with the message.
     nested = fields.get("headers") or {}
     if any(fields.get(name) != value for name, value in nested.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_replay.clock import SECOND
+from celery_replay.lifecycle import PUBLISHING_US
 from celery_replay.states import AckMode, Outcome, RowStatus, Verdict
 from celery_replay.stores.base import Pulse, Store
 from tests.conformance.callers import KEY, claims, closes, opens, runs, stations, stored
@@ -54,6 +55,9 @@ def test_a_released_row_is_handed_out_until_it_is_marked_as_sent(store: Store, c
     owner = runs(store, "a")
     _queue(store, clock, "b")
     (row,) = closes(store, owner)
+    # Whoever closed has a moment to publish it; then the steward does.
+    assert store.release_due() == []
+    clock.now += PUBLISHING_US
     assert [again.submission for again in store.release_due()] == ["b"]
     store.mark_sent(row, RESEND)
     assert store.release_due() == []

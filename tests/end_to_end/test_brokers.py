@@ -21,7 +21,6 @@ from tests.support import redis_server
 BROKERS = ["redis", "valkey", "rabbitmq", "rabbitmq-quorum", "filesystem", "memory"]
 POLLING = {"polling_interval": 0.02}
 PRIORITY = 6
-SIDE_EXCHANGE = "side-exchange"
 
 
 @pytest.fixture(scope="module", params=BROKERS)
@@ -133,7 +132,7 @@ def test_a_parked_job_comes_back_as_it_was_sent(stage: Stage) -> None:
     assert came["payload"] == payload
     assert (came["id"], came["retries"], came["eta"]) == (task_id, 0, None)
     assert came["routing_key"].endswith("side-key")
-    assert came["exchange"] in (SIDE_EXCHANGE, "celery_delayed_delivery")
+    assert came["exchange"] in (f"{stage.queue}-exchange", "celery_delayed_delivery")
     assert came["priority"] == PRIORITY
     assert (came["tenant"], came["nothing"]) == ("north", None)
     assert (came["stamped_headers"], came["stamps"]) == (["team"], {"team": ["a"]})
@@ -152,7 +151,7 @@ def _send_to_the_side(app: Any, key: str, payload: Any, expires: str) -> str:
         # A delay that is left to RabbitMQ is sent to a queue: Celery minds no other address.
         options["queue"] = f"{app.conf.task_default_queue}-side"
     else:
-        options |= {"exchange": SIDE_EXCHANGE, "routing_key": "side-key"}
+        options |= {"exchange": f"{app.conf.task_default_queue}-exchange", "routing_key": "side-key"}
     headers = {"tenant": "north", "nothing": None}
     return str(signature.apply_async(countdown=1, expires=expires, headers=headers, **options).id)
 

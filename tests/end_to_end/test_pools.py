@@ -204,9 +204,6 @@ def test_a_soft_time_limit_is_a_failure_with_one_letter_and_the_chord_hears_of_i
     assert letter.attempts == 1
 
 
-CUT_OFF = pytest.mark.xfail(
-    strict=False, reason="news of a job that its own attempt closed as interrupted, or of a greenlet, goes unheard"
-)
 HARD = [
     ("prefork", "slow"),
     ("prefork", "late"),
@@ -216,7 +213,6 @@ HARD = [
 ]
 
 
-@CUT_OFF
 @pytest.mark.parametrize(("pool", "task"), HARD)
 def test_a_hard_time_limit_is_one_letter_and_the_chord_hears_of_it(
     pools: Pools, stage: Stage, pool: str, task: str
@@ -266,7 +262,6 @@ def test_where_a_pool_has_no_time_limits_the_body_runs_on_under_its_lease(
 REVOKED = [("prefork", "slow"), ("prefork", "late"), ("prefork", "order"), ("gevent", "slow"), ("gevent", "order")]
 
 
-@CUT_OFF
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
 @pytest.mark.parametrize(("pool", "task"), REVOKED)
 def test_a_job_that_was_revoked_in_its_body_is_no_failure_and_frees_its_key(

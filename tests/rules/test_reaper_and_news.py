@@ -167,3 +167,47 @@ def test_a_letter_is_written_once_whoever_comes_first() -> None:
     assert filed is not None
     assert filed.facts.letter is not None
     assert (filed.facts.letter.error_type, filed.facts.letter.first_seen) == ("ValueError", EARLIER)
+
+
+def test_an_attempt_that_was_ended_before_it_knew_why_gets_the_reason_from_the_news() -> None:
+    cut_off = close(facts(job(ack=AckMode.EARLY)), ending(outcome=Outcome.INTERRUPTED), NOW).facts
+    assert cut_off.letter is not None
+    assert cut_off.letter.reason is Reason.INTERRUPTED
+
+    change = hear(cut_off, news(reason=Reason.HARD_TIME_LIMIT), LATER)
+
+    assert change is not None
+    assert change.facts.letter is not None
+    assert change.facts.letter.reason is Reason.HARD_TIME_LIMIT
+    assert change.facts.job is not None
+    assert change.facts.job.strikes == 0
+    assert hear(change.facts, news(reason=Reason.HARD_TIME_LIMIT), LATER) is None
+
+
+def test_a_job_that_was_cut_off_by_its_revocation_has_no_open_letter() -> None:
+    cut_off = close(facts(job(ack=AckMode.EARLY)), ending(outcome=Outcome.INTERRUPTED), NOW).facts
+
+    change = hear(cut_off, news(reason=Reason.REVOKED), LATER)
+
+    assert change is not None
+    assert change.facts.job is not None
+    assert change.facts.job.status is Outcome.REVOKED
+    assert change.facts.letter is not None
+    assert change.facts.letter.state is LetterState.RESOLVED
+
+
+def test_a_withdrawn_message_takes_its_row_along_and_leaves_a_living_attempt_alone() -> None:
+    parked = facts(None, row=row())
+    change = hear(parked, news(reason=Reason.EXPIRED), NOW)
+    assert change is not None
+    assert change.facts.row is None
+
+    assert hear(facts(job()), news(reason=Reason.REVOKED, pid=999), NOW) is None
+
+
+def test_the_parent_that_announced_a_rejected_job_says_that_its_canvas_is_through() -> None:
+    rejected = close(facts(job()), ending(outcome=Outcome.FAILED), NOW).facts
+    change = hear(rejected, news(reason=Reason.REJECTED), LATER)
+    assert change is not None
+    assert change.facts.job is not None
+    assert change.facts.job.canvas_advanced

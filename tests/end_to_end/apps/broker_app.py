@@ -10,8 +10,6 @@ from kombu import Exchange, Queue
 
 from tests.end_to_end.apps.project import exists, make_app, post
 
-SIDE_EXCHANGE = "side-exchange"
-
 app = make_app("brokers")
 _name = app.conf.task_default_queue
 _type = app.conf.get("test_exchange_type") or "direct"
@@ -21,7 +19,10 @@ app.conf.task_queues = [
     Queue(_name, Exchange(_name, type=_type), routing_key=_name, queue_arguments=_arguments),
     # Reached by an exchange and a routing key of other names than its own.
     Queue(
-        f"{_name}-side", Exchange(SIDE_EXCHANGE, type=_type), routing_key="side-key", queue_arguments=_arguments
+        f"{_name}-side",
+        Exchange(f"{_name}-exchange", type=_type),
+        routing_key="side-key",
+        queue_arguments=_arguments,
     ),
 ]
 
