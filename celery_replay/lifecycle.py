@@ -20,7 +20,6 @@ from .facts import (
 from .records import Failure, Job, Letter, Row, StepRecord, evolve
 from .states import AckMode, Category, Outcome, Reason, RowStatus
 
-
 PUBLISHING_US: Micros = 5 * SECOND
 """How long whoever released a row has for publishing it, before the steward does it, too."""
 

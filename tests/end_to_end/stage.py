@@ -86,7 +86,9 @@ class Stage:
         """Return the whole environment of a process of the app."""
         return {**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES), "C_FORCE_ROOT": "1", **self.environment(settings)}
 
-    def start(self, *queues: str, app: str = "", settings: Mapping[str, Any] | None = None, **options: Any) -> WorkerProcess:
+    def start(
+        self, *queues: str, app: str = "", settings: Mapping[str, Any] | None = None, **options: Any
+    ) -> WorkerProcess:
         """Start a worker; the options are those of `WorkerOptions`."""
         options["env"] = {**self.environment(settings), **options.get("env", {})}
         return self._workers.start(APPS + app if app else self.app, queues=queues, **options)

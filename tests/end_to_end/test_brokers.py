@@ -1,4 +1,4 @@
-"""The header contract and the parking lot on every broker: what was sent is what comes, also after retry and parking."""
+"""Brokers: the header survives each of them, and what was parked comes back as it was sent, to where it was sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ PRIORITY = 6
 
 
 @pytest.fixture(scope="module", params=BROKERS)
-def stage(request: pytest.FixtureRequest, make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(
+    request: pytest.FixtureRequest, make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
     with ExitStack() as stack:
         options = _options(request, stack, tmp_path_factory.mktemp("broker"))
         lent = stack.enter_context(make_stage("broker_app", **options))

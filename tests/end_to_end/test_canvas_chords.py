@@ -76,10 +76,11 @@ def test_a_member_that_replaces_itself_counts_once(canvas: Stage, kind: str) -> 
     assert [canvas.effects(name) for name in (one, other, body)] == [1, 1, 1]
 
 
-def _nested(app: Any, members: list[str], inner: str, outer: str, last: str) -> str:
-    first = chord([_sig(app, "done", name, name) for name in members], _sig(app, "gather", inner))
-    second = chord([_sig(app, "done", name, name) for name in members], _sig(app, "gather", outer))
-    return str(chord([first, second, _sig(app, "done", last, last)], _sig(app, "gather", last + "-body")).apply_async().id)
+def _nested(app: Any, names: list[str], inner: str, outer: str, last: str) -> str:
+    first = chord([_sig(app, "done", name, name) for name in names], _sig(app, "gather", inner))
+    second = chord([_sig(app, "done", name, name) for name in names], _sig(app, "gather", outer))
+    members = [first, second, _sig(app, "done", last, last)]
+    return str(chord(members, _sig(app, "gather", f"{last}-body")).apply_async().id)
 
 
 def test_chords_within_a_chord_run_each_body_once(canvas: Stage) -> None:
@@ -90,13 +91,14 @@ def test_chords_within_a_chord_run_each_body_once(canvas: Stage) -> None:
     assert [canvas.effects(name) for name in (one, two, inner, outer, last, last + "-body")] == [2, 2, 1, 1, 1, 1]
 
 
-def _group_of_chords(app: Any, members: list[str], body: str) -> str:
-    return str((group(_sig(app, "done", name, name) for name in members) | _sig(app, "gather", body) | _sig(app, "after", body + "-after")).apply_async().id)
+def _chord_in_a_chain(app: Any, names: list[str], body: str) -> str:
+    header = group(_sig(app, "done", name, name) for name in names)
+    return str((header | _sig(app, "gather", body) | _sig(app, "after", f"{body}-after")).apply_async().id)
 
 
 def test_a_chord_within_a_chain_goes_on_once(canvas: Stage) -> None:
     one, two, body = references(3)
-    task_id = canvas.web(_group_of_chords, [one, two], body)
+    task_id = canvas.web(_chord_in_a_chain, [one, two], body)
     assert canvas.result(task_id) == [one, two]
     canvas.settle()
     assert [canvas.effects(name) for name in (one, two, body, body + "-after")] == [1, 1, 1, 1]

@@ -131,7 +131,7 @@ def _restore(app: Any) -> None:
 def test_many_jobs_need_few_connections(pools: Pools, stage: Stage, pool: str) -> None:
     with _connections(stage.database, f"replay-{pool}") as counted:
         for _ in range(2):
-            names = references(80)
+            names = references(60)
             stage.web(_send_many, names, pools.queue(pool))
             wait_for(lambda names=names: all(stage.effects(name) for name in names), "all done", 2 * PATIENCE_S)
             counted.lap()
@@ -141,7 +141,7 @@ def test_many_jobs_need_few_connections(pools: Pools, stage: Stage, pool: str) -
     # A leak of one in a hundred jobs would show.
     assert counted.laps[1] <= counted.laps[0] + 1
     stage.settle()
-    assert sum(stage.effects(name) for name in names) == 80
+    assert sum(stage.effects(name) for name in names) == 60
 
 
 def _send_many(app: Any, names: list[str], queue: str) -> None:
@@ -281,6 +281,8 @@ def test_a_job_that_was_revoked_in_its_body_is_no_failure_and_frees_its_key(
         assert stage.result(again) == key
         assert "parked" not in stage.event_names(stage.job(task_id=again))
         assert (stage.effects(key, "begun"), stage.effects(key)) == (2, 1)
+        # The next test kills the child that may still have this job's flag to write.
+        stage.settle()
 
 
 def _revoke(app: Any, task_id: str, worker: str, signal: str = "") -> None:
@@ -310,7 +312,7 @@ def test_a_job_that_expired_in_its_queue_never_runs(pools: Pools, stage: Stage, 
 
 
 def test_a_worker_that_is_asked_to_stop_ends_what_it_runs_and_nothing_runs_twice(pools: Pools, stage: Stage) -> None:
-    names = {pool: references(25) for pool in POOLS}
+    names = {pool: references(15) for pool in POOLS}
     running = {pool: fresh() for pool in POOLS}
     for pool in POOLS:
         pools.send(pool, "order", running[pool], 1.5)
@@ -323,7 +325,7 @@ def test_a_worker_that_is_asked_to_stop_ends_what_it_runs_and_nothing_runs_twice
     wait_for(lambda: all(stage.effects(name) for name in everybody), "the rest done", 2 * PATIENCE_S)
     stage.settle()
     counts = {pool: {stage.effects(name) for name in names[pool]} for pool in POOLS}
-    assert counts == dict.fromkeys(POOLS, {1})
+    assert list(counts.values()) == [{1}] * len(POOLS)
 
 
 def _all(work: Callable[[str], Any]) -> dict[str, Any]:
