@@ -154,6 +154,10 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+_PATIENCE: dict[str, dict[str, Any]] = {"postgresql": {"connect_timeout": 5}, "mysql": {"connect_timeout": 5}}
+"""Drivers wait long, or for ever, for a server that does not answer; `on_store_error` is to decide long before."""
+
+
 def private_connection(alias: str, **options: Any) -> BaseDatabaseWrapper:
     """Open a connection to a database of the project, which Django does not know of.
 
@@ -167,7 +171,7 @@ def private_connection(alias: str, **options: Any) -> BaseDatabaseWrapper:
     given.pop("pool", None)
     connection.settings_dict = {
         **connection.settings_dict,
-        "OPTIONS": {**given, **options},
+        "OPTIONS": {**_PATIENCE.get(connection.vendor, {}), **given, **options},
         "AUTOCOMMIT": True,
         "CONN_MAX_AGE": None,
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar
 
 from django.db import connections
@@ -17,6 +18,8 @@ from .troubles import Trouble
 
 LOCK_TIMEOUT_MS = 5_000
 IDLE_TIMEOUT_MS = 10_000
+ANSWER_TIMEOUT_S = 10
+"""Longer than a statement may wait for a lock."""
 
 
 class Dialect:
@@ -87,6 +90,7 @@ class PostgreSQL(Dialect):
         if not is_psycopg3:
             return super().connect(alias)
         connection = private_connection(alias, server_side_binding=True)
+        bound_waiting(connection.connection)
         prepare(connection)
         return Link(connection, self.cursor(connection))
 
@@ -103,6 +107,30 @@ class PostgreSQL(Dialect):
     def trouble(self, database: Any, error: Exception) -> Trouble:
         """Tell what an error means."""
         return troubles.postgresql(database, error)
+
+
+def bound_waiting(driver: Any) -> None:
+    """Let psycopg give up on a server that keeps the connection and does not answer; by itself it waits for ever."""
+    wait = driver.wait
+
+    def bounded(gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        return wait(_in_time(gen, time.monotonic() + ANSWER_TIMEOUT_S), *args, **kwargs)
+
+    driver.wait = bounded
+
+
+def _in_time(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
+    from psycopg import OperationalError
+
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise OperationalError(f"the server did not answer within {ANSWER_TIMEOUT_S} s")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return end.value
 
 
 def prepare(connection: Any) -> None:

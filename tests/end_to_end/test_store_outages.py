@@ -21,9 +21,6 @@ from tests.support.workers import WorkerProcess
 
 LONGER_THAN_A_LEASE_S = 3
 pytestmark = pytest.mark.timeout(300)
-waits_for_ever = pytest.mark.xfail(
-    run=False, reason="psycopg waits without end for a server that keeps a connection and says nothing"
-)
 
 
 class Outage:
@@ -202,7 +199,7 @@ def test_the_pool_stays_up_through_an_outage(outage: Outage) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(TcpProxy.refuse, id="refuses"), pytest.param(TcpProxy.swallow, id="swallows", marks=waits_for_ever)],
+    [pytest.param(TcpProxy.refuse, id="refuses"), pytest.param(TcpProxy.swallow, id="swallows")],
 )
 def test_a_worker_starts_while_its_store_is_out_of_reach(outage: Outage, fault: Callable[[TcpProxy], None]) -> None:
     queue, reference = f"{outage.stage.queue}-start", fresh()
@@ -217,7 +214,6 @@ def test_a_worker_starts_while_its_store_is_out_of_reach(outage: Outage, fault: 
     worker.kill()
 
 
-@waits_for_ever
 @pytest.mark.parametrize("task", ["plain", "keyed"])
 def test_a_store_that_never_answers_is_a_store_that_is_down(outage: Outage, task: str) -> None:
     outage.stage.result(outage.send("plain", fresh()))
@@ -232,7 +228,6 @@ def test_a_store_that_never_answers_is_a_store_that_is_down(outage: Outage, task
     assert outage.stage.effects(reference) == 1
 
 
-@waits_for_ever
 def test_a_store_that_stops_answering_in_the_body_does_not_hold_the_task(outage: Outage) -> None:
     reference = fresh()
     task_id = outage.send("plain_held", reference)

@@ -94,8 +94,7 @@ app = make_app("mortal")
 def _body(declared: str, task: Any, reference: str, retry: bool) -> str:
     post("runs", reference)
     if retry and not task.request.retries:
-        # Not at once: Celery stores RETRY after it has published, and a fast retry's SUCCESS would be overwritten.
-        raise task.retry(countdown=0.5)
+        raise task.retry(countdown=0)
     if retry:
         # Celery's Redis backend looks for a SUCCESS and then writes RETRY, in two steps: one that is stored in between
         # is overwritten. Where the job runs at once, as here, that is seldom, but not never.
