@@ -215,7 +215,7 @@ def state_of(app: Any, task_id: str) -> tuple[str, set[str]]:
 @pytest.fixture(scope="module")
 def lost_children(make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, str]:
     """Kill pool children. A visibility timeout plays no part, so it is long enough for a busy machine."""
-    settings = {"broker_transport_options": {**QUICK_REDIS, "visibility_timeout": 15}}
+    settings = {"broker_transport_options": {**QUICK_REDIS, "visibility_timeout": 30}}
     with make_stage("mortal", settings={**QUICK, **settings}) as lent:
         return Play(lent, tmp_path_factory.mktemp("children")).kill_children([c for c in CELLS if c.dies == CHILD])
 
