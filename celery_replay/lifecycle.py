@@ -81,6 +81,9 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     if ending.outcome is Outcome.REFUSED:
         return _stepped_down(facts, ending, now)
     record = attempt_of(job, ending.outcome, now)
+    if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
+        # Whoever filed it knew more of its end than the attempt that was cut off.
+        return Closing(facts=facts, ended=(record,), accepted=True)
     closed = evolve(
         job,
         status=ending.outcome,

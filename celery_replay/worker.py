@@ -6,6 +6,7 @@ In pools that fork, the parent keeps no thread and no socket of ours.
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -29,6 +30,8 @@ from .states import Reason
 logger = logging.getLogger(__name__)
 
 _pipes: weakref.WeakKeyDictionary[Any, Pipe | steward.Steward] = weakref.WeakKeyDictionary()
+
+_forking: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 class ReplayRequest(Request):
@@ -75,6 +78,11 @@ class ReplayRequest(Request):
     def _brought_back(self) -> bool:
         return bool(self.task.acks_late and self.task.reject_on_worker_lost)
 
+    @property
+    def _process(self) -> int:
+        """The attempt's process; in pools that don't fork, Celery's `worker_pid` may name a greenlet."""
+        return (self.worker_pid or 0) if _forking.get(plain_app(self._app), True) else os.getpid()
+
     def _tell_timeout(self) -> None:
         acknowledged = not self.task.acks_late or getattr(self.task, "acks_on_timeout", True)
         self._tell(Reason.HARD_TIME_LIMIT, final=bool(acknowledged))
@@ -97,7 +105,7 @@ class ReplayRequest(Request):
                 trace_id=stamp.trace_id,
                 generation=headers.generation_of(fields),
                 worker=self.hostname,
-                pid=self.worker_pid or 0,
+                pid=self._process,
                 reason=reason,
                 final=final,
             )
@@ -123,7 +131,7 @@ class StewardStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Start it, unless the settings say that none is wanted."""
         runtime = runtime_of(worker.app)
-        forks = "prefork" in worker.pool_cls.__module__
+        forks = _forking[worker.app] = "prefork" in worker.pool_cls.__module__
         if not runtime.store.shared:
             if forks:
                 raise ConfigurationError(
