@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .clock import Micros
 from .facts import Change, Delivery, Facts, alive, died, file_letter, forget_letter, park, reserved
-from .records import AttemptRecord, Job, Letter, evolve
+from .records import AttemptRecord, Job, Letter, Row, evolve
 from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
@@ -96,7 +97,8 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
         answer = line(case)
         if answer is not None:
             return answer
-    case = evolve(case, facts=_take_row(case))
+    if facts.row is not None:
+        case = evolve(case, facts=_take_row(case, facts.row))
     for line in _LINES:
         answer = line(case)
         if answer is not None:
@@ -178,11 +180,9 @@ def _first_result(case: Case) -> Admission | None:
         return None
     if _conflicts(holder, ask):
         return _refuse(case, Outcome.FAILED_VALIDATION, Reason.KEY_CONFLICT)
-    job = evolve(
-        _new_job(case),
+    job = _new_job(
+        case,
         status=Outcome.DEDUPLICATED,
-        claim=None,
-        message=None,
         origin=holder.submission,
         result=holder.result,
         result_lost=holder.result_lost,
@@ -248,10 +248,11 @@ def _run(case: Case) -> Admission:
     owner, ask, now = case.facts.owner, case.ask, case.now
     facts = _take_key(case)
     incomplete = owner is not None and owner.unsettled
-    job = evolve(
-        _new_job(case),
+    job = _new_job(
+        case,
         status=Outcome.OPEN,
         claim=ask.claim,
+        message=None if ask.ack is AckMode.LATE else ask.delivery.message(),
         fence=max(owner.fence + 1 if owner else 0, now),
         lease_until=now + ask.lease_us,
         unsettled=incomplete or ask.is_step,
@@ -267,9 +268,8 @@ def _run(case: Case) -> Admission:
     return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
 
 
-def _take_row(case: Case) -> Facts:
-    row = case.facts.row
-    if row is None or row.generation > case.generation:
+def _take_row(case: Case, row: Row) -> Facts:
+    if row.generation > case.generation:
         return case.facts
     # From here on an older delivery would be superseded, so the row has to carry this one.
     message = row.message if row.generation == case.generation else case.ask.delivery.message()
@@ -295,32 +295,35 @@ def _deaths(before: Facts, after: Facts, now: Micros) -> tuple[AttemptRecord, ..
     )
 
 
-def _new_job(case: Case) -> Job:
+_BLANK = Job(submission="", operation="", task_id="", trace_id="", correlation_id="")
+
+
+def _new_job(case: Case, **changes: Any) -> Job:
     """Write the job's record anew for this delivery; what outlives a delivery is kept."""
     ask, kept = case.ask, case.job
-    return Job(
-        submission=ask.delivery.submission,
-        operation=ask.delivery.operation,
-        task_id=ask.task_id,
-        trace_id=ask.trace_id,
-        correlation_id=ask.correlation_id,
-        causation_id=ask.causation_id,
-        key=ask.key,
-        fingerprint=ask.fingerprint,
-        generation=ask.delivery.generation,
-        nonce=ask.nonce,
-        fence=kept.fence if kept else 0,
-        attempts=kept.attempts if kept else 0,
-        letter=kept.letter if kept else False,
-        ack=ask.ack,
-        message=None if ask.ack is AckMode.LATE else ask.delivery.message(),
-        redelivery_us=ask.redelivery_us,
-        worker=ask.worker,
-        pid=ask.pid,
-        published_at=ask.published_at,
-        started_at=kept.started_at if kept else case.now,
-        keep_until=case.now + ask.keep_us,
-    )
+    values = {
+        "submission": ask.delivery.submission,
+        "operation": ask.delivery.operation,
+        "task_id": ask.task_id,
+        "trace_id": ask.trace_id,
+        "correlation_id": ask.correlation_id,
+        "causation_id": ask.causation_id,
+        "key": ask.key,
+        "fingerprint": ask.fingerprint,
+        "generation": ask.delivery.generation,
+        "nonce": ask.nonce,
+        "fence": kept.fence if kept else 0,
+        "attempts": kept.attempts if kept else 0,
+        "letter": kept.letter if kept else False,
+        "ack": ask.ack,
+        "redelivery_us": ask.redelivery_us,
+        "worker": ask.worker,
+        "pid": ask.pid,
+        "published_at": ask.published_at,
+        "started_at": kept.started_at if kept else case.now,
+        "keep_until": case.now + ask.keep_us,
+    }
+    return evolve(_BLANK, **{**values, **changes})
 
 
 def _strikes(owner: Job) -> int:
@@ -351,8 +354,8 @@ def _refuse(
     """
     ask, now = case.ask, case.now
     kept = owner or case.job
-    job = evolve(
-        _new_job(case),
+    job = _new_job(
+        case,
         status=outcome,
         claim=ask.claim if owner else kept.claim if kept else None,
         fence=kept.fence if kept else 0,
@@ -360,7 +363,6 @@ def _refuse(
         waiters=kept.waiters if kept else False,
         canvas_until=now + ask.canvas_us,
         closed_at=now,
-        message=None,
         failure=refusal_json(reason),
     )
     facts = evolve(case.facts, job=job)

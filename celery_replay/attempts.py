@@ -229,7 +229,7 @@ class Attempt:
         patient_until = time.monotonic() + _CLOSE_PATIENCE_S
         for pause in (*_CLOSE_TRIES, None):
             try:
-                closing, freed = self.runtime.store.close(self.job, ending, chunks)
+                accepted, freed = self.runtime.store.close(self.job, ending, chunks)
             except Exception:
                 logger.warning("replay.close_failed", exc_info=True, extra={"submission": self.submission})
                 if pause is None or time.monotonic() > patient_until:
@@ -237,13 +237,13 @@ class Attempt:
                     return True
                 time.sleep(pause)
             else:
-                if not closing.accepted:
+                if not accepted:
                     self.recorder.record("stale_write_rejected", status="fail")
                     self.runtime.heartbeat.write(self.recorder.take())
                 self._freed = freed
                 if ending.outcome is not Outcome.RETRY_SCHEDULED:
                     self.dispatch_freed()
-                return closing.accepted
+                return accepted
         return False
 
     def dispatch_freed(self) -> None:
@@ -379,7 +379,7 @@ class Attempt:
 
     def started(self) -> None:
         """Record that the body begins, by which code and under which options."""
-        self.recorder.record("started", attributes={**self.runtime.code, **_options(self.task)})
+        self.recorder.record("started", plain={**self.runtime.code, **self.policy.about})
 
     def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None) -> None:
         attributes: Mapping[str, Any] | None = None
@@ -412,16 +412,6 @@ def record(name: str, /, **attributes: Any) -> None:
     attempt = current_attempt()
     if attempt is not None:
         attempt.record(name, **attributes)
-
-
-def _options(task: Any) -> dict[str, Any]:
-    return {
-        "acks_late": bool(task.acks_late),
-        "reject_on_worker_lost": bool(task.reject_on_worker_lost),
-        "max_retries": task.max_retries,
-        "time_limit": task.time_limit,
-        "soft_time_limit": task.soft_time_limit,
-    }
 
 
 def _moment(value: Any) -> Micros | None:

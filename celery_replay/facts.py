@@ -119,10 +119,10 @@ def forget_letter(facts: Facts, how: str) -> Facts:
     """Resolve the letter of a job that ended well after all."""
     letter, job = facts.letter, facts.job
     if letter is not None and letter.state is LetterState.OPEN:
-        letter = evolve(letter, state=LetterState.RESOLVED, resolved_how=how)
-    if job is not None:
-        job = evolve(job, letter=False)
-    return evolve(facts, letter=letter, job=job)
+        facts = evolve(facts, letter=evolve(letter, state=LetterState.RESOLVED, resolved_how=how))
+    if job is not None and job.letter:
+        facts = evolve(facts, job=evolve(job, letter=False))
+    return facts
 
 
 def file_letter(facts: Facts, draft: Letter) -> Facts:

@@ -7,7 +7,7 @@ import inspect
 import string
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .clock import Micros, micros
@@ -59,6 +59,8 @@ class TaskPolicy:
     """The task declares how it is to be protected."""
     allow_rollback: bool = True
     ack: AckMode = AckMode.EARLY
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Celery's own options that say how the task is run, for its trace."""
     excluded: bool = False
 
     def bind(self, args: Any, kwargs: Any) -> Mapping[str, Any] | None:
@@ -139,6 +141,13 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         declared=declared,
         allow_rollback=bool(options["allow_rollback"]) or not declared,
         ack=_ack_mode(task),
+        about={
+            "acks_late": bool(task.acks_late),
+            "reject_on_worker_lost": bool(task.reject_on_worker_lost),
+            "max_retries": task.max_retries,
+            "time_limit": task.time_limit,
+            "soft_time_limit": task.soft_time_limit,
+        },
         excluded=_excluded(task.name, settings.exclude),
     )
 
@@ -246,8 +255,8 @@ def _key_function(
         return lambda bound: _key_text(name, declared(**_as_keywords(bound, signature)))
     known = set(signature.parameters) if signature else set()
     parts = list(KEY_FORMATTER.parse(declared))
-    for _, field, _, _ in parts:
-        root = field.partition(".")[0].partition("[")[0] if field is not None else None
+    for _, path, _, _ in parts:
+        root = path.partition(".")[0].partition("[")[0] if path is not None else None
         if root is not None and root not in known:
             names = ", ".join(sorted(known)) or "none"
             raise ConfigurationError(
@@ -261,10 +270,10 @@ def _key_function(
 
 
 def _pieces(pieces: Iterable[tuple[str, str | None]], bound: Mapping[str, Any]) -> Iterator[str]:
-    for literal, field in pieces:
+    for literal, name in pieces:
         yield literal
-        if field is not None:
-            yield KEY_FORMATTER.format_field(bound[field], "")
+        if name is not None:
+            yield KEY_FORMATTER.format_field(bound[name], "")
 
 
 def _key_text(name: str, key: Any) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .clock import Micros
+from .serialization import digest
 from .states import AckMode, Category, LetterState, Outcome, Reason, RowStatus, StepState
 
 R = TypeVar("R")
@@ -188,6 +189,11 @@ class StepRecord:
     output: str | None = None
     claimed_at: Micros = 0
 
+    @property
+    def step_id(self) -> str:
+        """Digest of scope and key: a user's keys may be longer than an index takes."""
+        return digest(self.scope, self.key)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
@@ -202,6 +208,11 @@ class Chunk:
     blobs: tuple[tuple[str, bytes], ...] = ()
     """Values too large for an event, under the references that its events keep."""
     recorded_at: Micros = 0
+
+    @property
+    def chunk_id(self) -> str:
+        """Nonce and sequence number of the first event."""
+        return f"{self.nonce}:{self.first}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,12 +85,12 @@ class Steward:
             self._guarded(partial(self._deliver, path, ending, chunks))
 
     def _deliver(self, path: Path, ending: Ending, chunks: list[Chunk]) -> None:
-        closing, freed = self.runtime.store.close(None, ending, chunks)
+        accepted, freed = self.runtime.store.close(None, ending, chunks)
         path.unlink(missing_ok=True)
         logger.log(
-            logging.INFO if closing.accepted else logging.WARNING,
+            logging.INFO if accepted else logging.WARNING,
             "replay.spooled_close_delivered",
-            extra={"submission": ending.delivery.submission, "accepted": closing.accepted},
+            extra={"submission": ending.delivery.submission, "accepted": accepted},
         )
         self._dispatch(freed)
 

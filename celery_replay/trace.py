@@ -50,17 +50,20 @@ class Recorder:
         status: str = "success",
         side_effect: bool = False,
         attributes: Mapping[str, Any] | None = None,
+        plain: dict[str, Any] | None = None,
         **fields: str | None,
     ) -> None:
         """Add an event.
 
         Args:
+            attributes: anything; what is secret is redacted, what is large is put aside.
+            plain: attributes of our own instead, short JSON data without secrets.
             fields: step, resource_version, input_ref, output_ref.
         """
         flags = domain | side_effect << 1
         if domain:
             name = safe_text(name, 200)
-        shown = self._inline(attributes) if attributes else None
+        shown = self._inline(attributes) if attributes else plain
         extra = {key: fields[key] for key in _OPTIONAL if fields.get(key) is not None} if fields else None
         with self._lock:
             if len(self._events) >= BUFFER_LIMIT:

@@ -16,7 +16,7 @@ from ..admission import Admission, Ask
 from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
 from ..facts import Change, Delivery, Facts
-from ..lifecycle import Closing, Ending, News
+from ..lifecycle import Ending, News
 from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord, evolve
 from ..states import Outcome, RowStatus, StepState
 
@@ -129,9 +129,9 @@ class Store(ABC):
         """Admit a delivery of which nothing is known, in one round trip; None where something is."""
         return None
 
-    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> Closing | None:
-        """Close an attempt that is still the owner and alone, in one round trip; None where it isn't."""
-        return None
+    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
+        """Close an attempt that is still the owner and alone, in one round trip; False where it isn't."""
+        return False
 
     def _claim_new(self, job: Job, step: StepRecord) -> bool:
         """Write a step ahead that nobody claimed before, in one round trip; False where that can't be told."""
@@ -151,21 +151,20 @@ class Store(ABC):
         _save(unit, facts, answer, chunks)
         return answer
 
-    def close(self, job: Job | None, ending: Ending, chunks: Sequence[Chunk] = ()) -> tuple[Closing, Sequence[Row]]:
+    def close(self, job: Job | None, ending: Ending, chunks: Sequence[Chunk] = ()) -> tuple[bool, Sequence[Row]]:
         """End an attempt, and release those who waited for it.
 
         Args:
             job: the record as OPEN wrote it, if it is at hand: it saves a look.
 
         Returns:
-            CLOSE's answer, and rows that can be published at once.
+            Whether the attempt was still the owner, and rows that can be published at once.
         """
-        closing = self._close_own(job, ending, chunks) if job is not None else None
-        if closing is not None:
-            return closing, ()
+        if job is not None and self._close_own(job, ending, chunks):
+            return True, ()
         return self._atomically(lambda unit: self._close(unit, ending, chunks))
 
-    def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[Closing, Sequence[Row]]:
+    def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[bool, Sequence[Row]]:
         facts = _facts(unit, ending.delivery.submission, ending.claim)
         closing = lifecycle.close(facts, ending, unit.now)
         _save(unit, facts, closing, chunks)
@@ -177,8 +176,8 @@ class Store(ABC):
         if closing.accepted and ending.outcome.handed_over:
             # The key is kept for this submission's next delivery, which may have come early and be parked.
             own = self._wake_own(unit, ending.delivery.submission)
-            return closing, [own] if own else ()
-        return closing, self._wake(unit, closing.wakes) if closing.wakes else ()
+            return True, [own] if own else ()
+        return closing.accepted, self._wake(unit, closing.wakes) if closing.wakes else ()
 
     def renew(self, pulses: Iterable[Pulse]) -> set[str]:
         """Prolong leases; return the nonces that lost theirs."""

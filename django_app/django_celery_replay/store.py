@@ -14,7 +14,7 @@ from celery_replay.admission import Admission, Ask
 from celery_replay.clock import Micros
 from celery_replay.exceptions import StoreError, StoreUnavailable
 from celery_replay.facts import Facts
-from celery_replay.lifecycle import Closing, Ending
+from celery_replay.lifecycle import Ending
 from celery_replay.records import Chunk, Job, StepRecord, evolve
 from celery_replay.states import StepState
 from celery_replay.stores.base import Contention, Reader, Store, Unit
@@ -24,13 +24,14 @@ from .connections import Link, Pool
 from .dialects import dialect_of
 from .models import ProcessedJob
 from .readers import SqlReader
-from .shortcuts import CLOSING, LIMIT, Shortcuts, along
+from .shortcuts import CLOSED, LIMIT, OPENED, Shortcuts, along
 from .statements import Statements
-from .tables import ATTEMPTS, JOBS, STEPS, step_id
+from .tables import JOBS, STEPS
 from .troubles import Trouble
 from .units import SqlUnit
 
 T = TypeVar("T")
+_OWNER = JOBS.values(("submission", "nonce", "claim"))
 
 
 class DjangoStore(Store):
@@ -175,55 +176,42 @@ class DjangoStore(Store):
         answer = admission.admit(Facts(), ask, relative.ZERO)
         job = answer.facts.job
         counts, values = along(chunks)
-        if job is None or max(counts) > LIMIT:
+        if job is None or max(counts) > LIMIT or not OPENED.apply(job):
             return None
         key = JOBS.encode("submission", job.submission)
-        now = self._decide(shortcuts.opening(*counts[:2]), [*shortcuts.clock(), *JOBS.row(job), key, *values])
-        if now is None:
-            return None
-        return evolve(answer, facts=Facts(job=relative.placed(job, relative.OPENED, now)))
+        parameters = [*shortcuts.clock(), *OPENED.parameters(job), key, *values]
+        now = self._decide(shortcuts.opening(*counts[:2]), parameters)
+        return None if now is None else evolve(answer, facts=Facts(job=relative.opened(job, now)))
 
-    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> Closing | None:
+    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
         shortcuts = self._shortcuts
         # A failure files a letter, and that is the rules' work on what is stored.
         if shortcuts is None or ending.outcome.failing or job.canvas_until or job.reserved_until:
-            return None
+            return False
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
         closed = closing.facts.job
-        if not (closing.accepted and closing.ended) or closed is None or closing.facts.letter is not None:
-            return None
+        if not (closing.accepted and closing.ended) or closing.facts.letter is not None:
+            return False
+        if closed is None or not CLOSED.apply(closed):
+            return False
         counts, values = along(chunks, ending.steps)
         if max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in ending.steps):
-            return None
-        row = dict(zip(JOBS.columns, JOBS.row(closed), strict=True))
-        submission, claim = row["submission"], row["claim"]
+            return False
+        submission, nonce, claim = _OWNER(job)
         parameters = [
             *shortcuts.clock(),
-            *(row[name] for name in CLOSING),
-            *(submission, row["nonce"], claim, submission, claim or submission),
-            *map(step_id, ending.steps),
-            *(value for record in closing.ended for value in ATTEMPTS.row(record)),
+            *CLOSED.parameters(closed),
+            *(submission, nonce, claim, submission, claim or submission),
+            *(step.step_id for step in ending.steps),
             *values,
         ]
-        now = self._decide(shortcuts.closing(*counts), parameters)
-        if now is None:
-            return None
-        return evolve(
-            closing,
-            facts=Facts(job=relative.placed(closed, relative.CLOSED, now)),
-            ended=tuple(relative.placed(record, relative.ENDED, now) for record in closing.ended),
-        )
+        return self._decide(shortcuts.closing(*counts), parameters) is not None
 
     def _claim_new(self, job: Job, step: StepRecord) -> bool:
         if self._shortcuts is None:
             return False
-        key = (
-            JOBS.encode("submission", job.submission),
-            JOBS.encode("nonce", job.nonce),
-            JOBS.encode("claim", job.claim),
-        )
         row = STEPS.row(evolve(step, claimed_at=relative.ZERO))
-        parameters = [*self._shortcuts.clock(), *key, step_id(step), *row]
+        parameters = [*self._shortcuts.clock(), *_OWNER(job), step.step_id, *row]
         return self._decide(self._shortcuts.claiming, parameters) is not None
 
     def _decide(self, sql: str, parameters: Sequence[Any]) -> Micros | None:

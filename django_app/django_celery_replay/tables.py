@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 from django.db import models
 
 from celery_replay import records
-from celery_replay.serialization import digest
 
 from . import models as tables
 from .fields import TokenField
@@ -28,18 +27,13 @@ class Table(Generic[R]):
     Args:
         record: the dataclass.
         model: the table's model.
-        derived: columns that are computed from the record, to be looked for; not read back.
+        derived: properties of the record that have columns too, to be looked for; not read back.
         leave: fields that are kept elsewhere.
     """
 
     def __init__(
-        self,
-        record: type[R],
-        model: type[models.Model],
-        derived: dict[str, Callable[[R], Any]] | None = None,
-        leave: Sequence[str] = (),
+        self, record: type[R], model: type[models.Model], derived: Sequence[str] = (), leave: Sequence[str] = ()
     ) -> None:
-        derived = derived or {}
         hints = get_type_hints(record)
         self.record = record
         self.name: str = model._meta.db_table
@@ -47,20 +41,19 @@ class Table(Generic[R]):
         self.fields = tuple(f.name for f in fields(record) if f.name not in leave)  # type: ignore[arg-type]
         self.columns = (*self.fields, *derived)
         columns = {f.attname: f for f in model._meta.concrete_fields}
-        self.encoders: dict[str, Codec] = {n: _encoder(columns[n], hints.get(n)) for n in self.columns}
-        self._encode = tuple(self.encoders[name] for name in self.fields)
-        self._derive = tuple((self.encoders[name], make) for name, make in derived.items())
+        self._encoders: dict[str, Codec] = {n: _encoder(columns[n], hints.get(n)) for n in self.columns}
         self._decode = tuple(_decoder(columns[name], hints[name]) for name in self.fields)
-        self._values = attrgetter(*self.fields)
+        self.row = self.values(self.columns)
+        """Returns a record's values in the order of `columns`."""
 
-    def row(self, record: R) -> list[Any]:
-        """Return a record's values in the order of `columns`."""
-        values = [
-            v if e is None or v is None else e(v) for e, v in zip(self._encode, self._values(record), strict=True)
-        ]
-        for encode, make in self._derive:
-            value = make(record)
-            values.append(value if encode is None or value is None else encode(value))
+    def values(self, names: Sequence[str]) -> Callable[[R], list[Any]]:
+        """Return a function that returns a record's values of these columns, as the database takes them."""
+        get = attrgetter(*names)
+        encoders = tuple(self._encoders[name] for name in names)
+
+        def values(record: R) -> list[Any]:
+            return [v if e is None or v is None else e(v) for e, v in zip(encoders, get(record), strict=True)]
+
         return values
 
     def read(self, row: Sequence[Any]) -> R:
@@ -70,7 +63,7 @@ class Table(Generic[R]):
 
     def encode(self, name: str, value: Any) -> Any:
         """Return a value as its column has it."""
-        encoder = self.encoders[name]
+        encoder = self._encoders[name]
         return value if encoder is None or value is None else encoder(value)
 
 
@@ -97,19 +90,9 @@ def _enum(hint: Any) -> type[Enum] | None:
     return next(found, None)
 
 
-def step_id(step: records.StepRecord) -> str:
-    """Name a step in its table."""
-    return digest(step.scope, step.key)
-
-
-JOBS = Table(records.Job, tables.ProcessedJob, derived={"reap_at": lambda job: job.reap_at})
+JOBS = Table(records.Job, tables.ProcessedJob, derived=["reap_at"])
 ROWS = Table(records.Row, tables.ParkedJob)
 LETTERS = Table(records.Letter, tables.DeadLetter)
 ATTEMPTS = Table(records.AttemptRecord, tables.Attempt)
-STEPS = Table(records.StepRecord, tables.StepRecord, derived={"step_id": step_id})
-CHUNKS = Table(
-    records.Chunk,
-    tables.TraceChunk,
-    derived={"chunk_id": lambda chunk: f"{chunk.nonce}:{chunk.first}"},
-    leave=["blobs"],
-)
+STEPS = Table(records.StepRecord, tables.StepRecord, derived=["step_id"])
+CHUNKS = Table(records.Chunk, tables.TraceChunk, derived=["chunk_id"], leave=["blobs"])

@@ -14,7 +14,7 @@ from .batches import advance, prune
 from .connections import Link
 from .models import Blob, Lead
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS, Table, step_id
+from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS, Table
 
 R = TypeVar("R", Job, Row, Letter)
 
@@ -115,7 +115,7 @@ class SqlUnit(Unit):
     def drop(self, record: Row | StepRecord) -> None:
         """Delete a record."""
         if isinstance(record, StepRecord):
-            self._link.change(self._sql.delete(STEPS, ("step_id",)), [step_id(record)])
+            self._link.change(self._sql.delete(STEPS, ("step_id",)), [record.step_id])
             return
         where = ("submission", *_VERSION)
         old = self._known.pop((Row, record.submission), record)

@@ -35,8 +35,8 @@ def closes(store: Store, job: Job, outcome: Outcome = Outcome.SUCCEEDED, **chang
         delivery=builders.delivery(job.submission, job.generation),
         **{"nonce": job.nonce, "claim": job.claim, **changes},
     )
-    closing, rows = store.close(job, ending)
-    assert closing.accepted is (outcome is not Outcome.REFUSED)
+    accepted, rows = store.close(job, ending)
+    assert accepted is (outcome is not Outcome.REFUSED)
     return rows
 
 

@@ -69,8 +69,8 @@ def row_stays(patch: pytest.MonkeyPatch, world: World) -> None:
 
     take_row = admission._take_row
 
-    def gone_when_admitted(case: Case) -> Facts:
-        facts = take_row(case)
+    def gone_when_admitted(case: Case, row: Row) -> Facts:
+        facts = take_row(case, row)
         taken = facts.row is not None and facts.row.status is RowStatus.TAKEN
         return replace(facts, row=None) if taken else facts
 

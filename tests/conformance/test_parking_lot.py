@@ -121,8 +121,8 @@ def test_a_row_that_a_retry_takes_over_brings_the_retry_again(store: Store, cloc
     runs(store, "a", nonce="zombie")
     clock.now += LEASE
     runs(store, "a", nonce="successor")
-    closing, _ = store.close(None, ending(delivery=delivery("a"), nonce="zombie"))
-    assert not closing.accepted
+    accepted, _ = store.close(None, ending(delivery=delivery("a"), nonce="zombie"))
+    assert not accepted
     clock.now += LEASE
     runs(store, "a", generation=1)
     clock.now += LEASE

@@ -128,11 +128,11 @@ class Worker:
             unsettled=self.doubt,
             steps=tuple(self.settled),
         )
-        closing, rows = world.store.close(self.job, ending)
+        accepted, rows = world.store.close(self.job, ending)
         world.to_publish.extend(rows)
-        if closing.accepted:
+        if accepted:
             world.accepted(self, "CLOSE")
-        return closing.accepted
+        return accepted
 
     def lost(self) -> None:
         """End in Ignore, or (a bad habit) raise, which makes Celery announce a failure."""

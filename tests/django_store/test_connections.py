@@ -33,8 +33,8 @@ def test_a_connection_that_was_killed_between_calls_is_replaced(postgres_store: 
     of = ask()
     job = postgres_store.open(of).facts.job
     assert kill_connections(postgres_dsn) >= 1
-    closing, _ = postgres_store.close(job, ending(of))
-    assert closing.accepted
+    accepted, _ = postgres_store.close(job, ending(of))
+    assert accepted
     kill_connections(postgres_dsn)
     assert postgres_store.job(of.delivery.submission) is not None
     kill_connections(postgres_dsn)
@@ -107,8 +107,8 @@ def test_the_answer_to_close_may_be_lost_on_the_way(store: DjangoStore) -> None:
     of = ask("s", "k")
     job = store.open(of).facts.job
     store.close(job, ending(of, canvas=True, result="1"))
-    closing, _ = store.close(job, ending(of, canvas=True, result="1"))
-    assert closing.accepted
+    accepted, _ = store.close(job, ending(of, canvas=True, result="1"))
+    assert accepted
     assert [str(attempt.outcome) for attempt in store.attempts("s")] == ["succeeded"]
 
 

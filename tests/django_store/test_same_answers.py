@@ -141,8 +141,8 @@ def test_a_takeover_refuses_the_old_owner(twins: Twins) -> None:
     assert twins.open(second).incomplete
     pulses = [Pulse(submission="s1", nonce=of.nonce, claim=of.claim, lease_us=60 * SECOND) for of in (first, second)]
     assert twins.call(lambda s: s.renew(pulses)) == {first.nonce}
-    closing, _ = twins.call(lambda s: s.close(job, ending(first)))
-    assert not closing.accepted
+    accepted, _ = twins.call(lambda s: s.close(job, ending(first)))
+    assert not accepted
 
 
 def test_another_submission_takes_the_key_of_a_dead_owner(twins: Twins) -> None:

