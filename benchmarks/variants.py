@@ -64,6 +64,20 @@ VARIANTS = (
         env={"BENCH_DB_REUSE_MAX": "1000000"},
     ),
     Variant(
+        name="floor-pg-off",
+        about="one INSERT and one UPDATE on a held psycopg connection, synchronous_commit off: what no guard can beat",
+        app="floor",
+        database="postgresql",
+        synchronous_commit="off",
+    ),
+    Variant(
+        name="floor-pg-on",
+        about="the same, synchronous_commit on",
+        app="floor",
+        database="postgresql",
+        synchronous_commit="on",
+    ),
+    Variant(
         name="base-pg-off",
         about="celery-replay, nothing declared, PostgreSQL, synchronous_commit off",
         app="ours_base",

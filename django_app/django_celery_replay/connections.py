@@ -71,11 +71,11 @@ class Pool:
         self._patience = patience
         self._inherited: list[Link] = []
         self._links: set[Link] = set()
-        self._start()
+        self.begin()
         _pools.add(self)
 
-    def _start(self) -> None:
-        self._pid = os.getpid()
+    def begin(self) -> None:
+        """Begin without connections: when it is made, and in a forked child."""
         self._changed = threading.Condition()
         self._idle: list[Link] = []
         self._lent = 0
@@ -83,15 +83,12 @@ class Pool:
         self._inherited.extend(self._links)
         self._links.clear()
 
-    def after_fork(self) -> None:
-        """Begin anew in a child process."""
-        if self._pid != os.getpid():
-            self._start()
-
     def take(self, fresh: bool = False) -> Link:
         """Lend a connection; a fresh one where those at hand are not to be trusted."""
-        self.after_fork()
         with self._changed:
+            if self._idle and not fresh:
+                self._lent += 1
+                return self._idle.pop()
             if not self._changed.wait_for(lambda: self._lent < self._size, self._patience):
                 raise StoreUnavailable(
                     f"all {self._size} connections of the store were busy for {self._patience:g} s; "
@@ -135,7 +132,6 @@ class Pool:
 
     def close(self) -> None:
         """Close what is not lent."""
-        self.after_fork()
         with self._changed:
             idle, self._idle = self._idle, []
             self._links.difference_update(idle)
@@ -148,7 +144,7 @@ _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for pool in list(_pools):
-        pool.after_fork()
+        pool.begin()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -133,11 +133,12 @@ class Shortcuts:
         news = ", ".join(f"{name(column)} = {value}" for column, value in CLOSED.sql.items())
         settled = f" AND step_id NOT IN ({self._sql.marks(steps)})" if steps else ""
         alone = f"{_OWN} AND NOT waiters AND NOT letter AND {_UNPARKED} AND NOT EXISTS ({_CLAIMED}{settled})"
-        attempt = {**{ended: f"job.{name(column)}" for ended, column in ATTEMPT_OF.items()}, "note": "''"}
+        kept = ", ".join(f"job.{name(column)}" for column in ATTEMPT_OF.values())
+        attempt = {**{ended: name(column) for ended, column in ATTEMPT_OF.items()}, "note": "''"}
         parts = [
             self._clock,
-            f"work AS (UPDATE {JOBS.name} AS job SET {news} FROM clock WHERE {alone} RETURNING job.*)",
-            f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work AS job')})",
+            f"work AS (UPDATE {JOBS.name} AS job SET {news} FROM clock WHERE {alone} RETURNING {kept})",
+            f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work')})",
             *self._along(chunks, blobs, steps),
         ]
         return f"WITH {', '.join(parts)} SELECT 1 FROM work"

@@ -22,7 +22,7 @@ def app() -> Celery:
 
 
 def test_tasks_keep_djangos_and_celery_replays_ways(app: Celery) -> None:
-    @app.task
+    @app.task(shared=False)
     def ship() -> None: ...
 
     assert isinstance(ship, CoreTask)
@@ -31,7 +31,7 @@ def test_tasks_keep_djangos_and_celery_replays_ways(app: Celery) -> None:
 
 
 def test_the_target_writes_to_djangos_databases(app: Celery, business: str) -> None:
-    @app.task
+    @app.task(shared=False)
     def ship() -> None: ...
 
     target = target_of(ship)
