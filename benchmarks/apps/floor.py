@@ -30,5 +30,7 @@ def job(self: Any, number: int) -> dict[str, int]:
         "INSERT INTO bench_floor VALUES (%s, 'open', NULL, 0) ON CONFLICT DO NOTHING RETURNING id", (task_id,)
     ).fetchall()
     result = common.body(number)
-    cursor.execute("UPDATE bench_floor SET state = 'done', result = %s WHERE id = %s RETURNING id", (str(result), task_id))
+    cursor.execute(
+        "UPDATE bench_floor SET state = 'done', result = %s WHERE id = %s RETURNING id", (str(result), task_id)
+    )
     return result

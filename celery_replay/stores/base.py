@@ -125,7 +125,7 @@ class Store(ABC):
     def _read(self) -> AbstractContextManager[Reader]:
         """Begin a look at what is stored."""
 
-    def _admit_new(self, ask: Ask, chunks: Sequence[Chunk]) -> Admission | None:
+    def _admit_new(self, ask: Ask) -> Admission | None:
         """Admit a delivery of which nothing is known, in one round trip; None where something is."""
         return None
 
@@ -141,14 +141,14 @@ class Store(ABC):
     def close_connections(self) -> None:
         """Let go of connections; the next call opens new ones."""
 
-    def open(self, ask: Ask, chunks: Sequence[Chunk] = ()) -> Admission:
+    def open(self, ask: Ask) -> Admission:
         """Ask whether a delivery may run; atomic, all or nothing."""
-        return self._admit_new(ask, chunks) or self._atomically(lambda unit: self._open(unit, ask, chunks))
+        return self._admit_new(ask) or self._atomically(lambda unit: self._open(unit, ask))
 
-    def _open(self, unit: Unit, ask: Ask, chunks: Sequence[Chunk]) -> Admission:
+    def _open(self, unit: Unit, ask: Ask) -> Admission:
         facts = _facts(unit, ask.delivery.submission, ask.claim)
         answer = admission.admit(facts, ask, unit.now)
-        _save(unit, facts, answer, chunks)
+        _save(unit, facts, answer)
         return answer
 
     def close(self, job: Job | None, ending: Ending, chunks: Sequence[Chunk] = ()) -> tuple[bool, Sequence[Row]]:

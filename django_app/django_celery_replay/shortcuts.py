@@ -111,7 +111,7 @@ class Shortcuts:
         self._now = now
         clock = PostgreSQL.clock if now is None else "%s::bigint"
         self._clock = f"clock AS MATERIALIZED (SELECT {clock} AS now)"
-        self.opening = cache(self._opening)
+        self.opening = self._opening()
         self.closing = cache(self._closing)
         self.claiming = self._claiming()
 
@@ -119,14 +119,9 @@ class Shortcuts:
         """Return the parameter that replaces the store's clock, if one does."""
         return [] if self._now is None else [self._now()]
 
-    def _opening(self, chunks: int, blobs: int) -> str:
+    def _opening(self) -> str:
         job = self._insert(JOBS, OPENED.sql, "clock")
-        parts = [
-            self._clock,
-            f"work AS ({job} WHERE {_UNPARKED} ON CONFLICT DO NOTHING RETURNING started_at AS now)",
-            *self._along(chunks, blobs),
-        ]
-        return f"WITH {', '.join(parts)} SELECT now FROM work"
+        return f"WITH {self._clock} {job} WHERE {_UNPARKED} ON CONFLICT DO NOTHING RETURNING started_at"
 
     def _closing(self, chunks: int, blobs: int, steps: int) -> str:
         name = self._sql.dialect.name
@@ -157,7 +152,7 @@ class Shortcuts:
         columns = self._sql.columns(tuple(values))
         return f"INSERT INTO {table.name} ({columns}) SELECT {', '.join(values.values())} FROM {source}"
 
-    def _along(self, chunks: int, blobs: int, steps: int = 0) -> list[str]:
+    def _along(self, chunks: int, blobs: int, steps: int) -> list[str]:
         chunk, step = self._beside(CHUNKS), self._beside(STEPS)
         blob = f"INSERT INTO {Blob._meta.db_table} (reference, body) SELECT %s, %s FROM work ON CONFLICT DO NOTHING"
         many = (("chunk", chunk, chunks), ("blob", blob, blobs), ("step", step, steps))
@@ -168,7 +163,7 @@ class Shortcuts:
         return insert + self._sql.dialect.upsert(table.key, table.columns)
 
 
-def along(chunks: Sequence[Chunk], steps: Sequence[StepRecord] = ()) -> tuple[tuple[int, int, int], list[Any]]:
+def along(chunks: Sequence[Chunk], steps: Sequence[StepRecord]) -> tuple[tuple[int, int, int], list[Any]]:
     """Return how many chunks, blobs and steps go along, and their values."""
     blobs = {reference: body for chunk in chunks for reference, body in chunk.blobs}
     values = [value for chunk in chunks for value in CHUNKS.row(chunk)]

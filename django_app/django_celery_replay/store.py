@@ -168,19 +168,17 @@ class DjangoStore(Store):
     def _read(self) -> Iterator[Reader]:
         yield SqlReader(lambda sql, values: self._run(lambda link: link.rows(sql, values)), self._statements)
 
-    def _admit_new(self, ask: Ask, chunks: Sequence[Chunk]) -> Admission | None:
+    def _admit_new(self, ask: Ask) -> Admission | None:
         shortcuts = self._shortcuts
         # A deadline can only be judged by the clock, which is not known yet.
         if shortcuts is None or ask.expires_at is not None:
             return None
         answer = admission.admit(Facts(), ask, relative.ZERO)
         job = answer.facts.job
-        counts, values = along(chunks)
-        if job is None or max(counts) > LIMIT or not OPENED.apply(job):
+        if job is None or not OPENED.apply(job):
             return None
-        key = JOBS.encode("submission", job.submission)
-        parameters = [*shortcuts.clock(), *OPENED.parameters(job), key, *values]
-        now = self._decide(shortcuts.opening(*counts[:2]), parameters)
+        parameters = [*shortcuts.clock(), *OPENED.parameters(job), JOBS.encode("submission", job.submission)]
+        now = self._decide(shortcuts.opening, parameters)
         return None if now is None else evolve(answer, facts=Facts(job=relative.opened(job, now)))
 
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:

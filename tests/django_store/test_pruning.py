@@ -25,10 +25,12 @@ def counts(store: DjangoStore) -> dict[str, int]:
 def test_many_old_jobs_go_in_bounded_batches_with_all_that_hangs_on_them(store: DjangoStore) -> None:
     for number in range(120):
         of = ask(keep_us=1)
-        job = store.open(of, [chunk(of)]).facts.job
+        job = store.open(of).facts.job
+        store.flush(chunks=[chunk(of)])
         store.close(job, ending(of, Outcome.FAILED if number % 12 == 0 else Outcome.SUCCEEDED))
     kept = ask("kept")
-    store.open(kept, [chunk(kept)])
+    store.open(kept)
+    store.flush(chunks=[chunk(kept)])
     batches = []
     while gone := store.prune(50):
         batches.append(gone)

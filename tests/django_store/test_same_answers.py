@@ -45,7 +45,9 @@ class Twins:
     def open(self, of: Any, chunks: Any = ()) -> Any:
         self.submissions.add(of.delivery.submission)
         self.scopes.add(of.identity)
-        return self.call(lambda store: store.open(of, chunks))
+        answer = self.call(lambda store: store.open(of))
+        self.call(lambda store: store.flush(chunks=chunks))
+        return answer
 
     def compare(self) -> None:
         for submission in sorted(self.submissions):

@@ -69,7 +69,7 @@ def warm(store: DjangoStore) -> None:
 
 def run(store: DjangoStore, claims: bool = False) -> None:
     of = ask(key="" if not claims else "key")
-    admission = store.open(of, [chunk(of)])
+    admission = store.open(of)
     assert admission.verdict is Verdict.RUN
     accepted, _ = store.close(admission.facts.job, ending(of, result="1"), [chunk(of, 3)])
     assert accepted
@@ -217,14 +217,15 @@ def _play(
     _prepare(store, before)
     clock[0] += SECOND // 2
     of = ask("s", nonce="nonce", **options)
-    admission = store.open(of, [chunk(of, n, blobs=((f"b{n}", b"x"),)) for n in range(chunks)])
+    admission = store.open(of)
     answers: list[Any] = [admission.verdict, admission.facts.job, admission.incomplete]
     job = admission.facts.job
     if admission.verdict is Verdict.RUN and job is not None:
         clock[0] += SECOND
         _disturb(store, clock, between, of, job)
         steps = (step(of, "a", StepState.SETTLED, output="1"),) if settled else ()
-        accepted, rows = store.close(job, ending(of, steps=steps, **ends), [chunk(of, 10 + n) for n in range(chunks)])
+        events = [chunk(of, n, blobs=((f"b{n}", b"x"),)) for n in range(chunks)]
+        accepted, rows = store.close(job, ending(of, steps=steps, **ends), events)
         answers += [accepted, list(rows)]
     return answers + _records(store, of)
 

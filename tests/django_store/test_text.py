@@ -38,7 +38,8 @@ def test_long_tokens_differ_where_their_texts_differ() -> None:
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_hostile_text_is_kept(store: DjangoStore, text: str) -> None:
     of = ask(f"s{text}", task_id=text, key=text, trace_id=text, worker=text)
-    job = store.open(of, [chunk(of, trace_id=text)]).facts.job
+    job = store.open(of).facts.job
+    store.flush(chunks=[chunk(of, trace_id=text)])
     assert store.job(f"s{text}") == job
     store.claim_step(job, step(of, text, name=text), of.delivery)
     assert [s.key for s in store.steps(of.identity)] == [text]
@@ -53,7 +54,8 @@ def test_hostile_text_is_kept(store: DjangoStore, text: str) -> None:
 def test_ten_megabytes_are_kept(store: DjangoStore) -> None:
     result = '"' + "ü\x00" * 5_000_000 + '"'
     of = ask("s", ack=AckMode.EARLY)
-    job = store.open(of, [chunk(of, body=b"\x00\xff" * 5_000_000)]).facts.job
+    job = store.open(of).facts.job
+    store.flush(chunks=[chunk(of, body=b"\x00\xff" * 5_000_000)])
     store.close(job, ending(of, result=result), [chunk(of, 3, blobs=(("b", b"\x00" * 10_000_000),))])
     found = store.job("s")
     assert found is not None
