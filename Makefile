@@ -21,13 +21,16 @@ $(VENV)/.stamp: pyproject.toml
 	$(BIN)/python $(PIP) install --editable '.[dev]'
 	@touch $@
 
-# Real workers share the machine's cores with nobody, so that no lease lapses for want of a turn.
-ALONE := tests/end_to_end tests/inprocess tests/test_support_smoke.py
+# A module's workers serve all of its tests, so modules are what is dealt out there. One process runs the tests whose
+# worker lives in it: they count its threads and its connections.
+WORKERS := tests/end_to_end
+ALONE := tests/inprocess tests/test_support_smoke.py
 
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one run
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -q -n 2 $(addprefix --ignore=,$(ALONE))
-	$(BIN)/python -m pytest -q --durations 10 $(ALONE)
+	$(BIN)/python -m pytest -q -n 2 $(addprefix --ignore=,$(WORKERS) $(ALONE))
+	$(BIN)/python -m pytest -q $(ALONE)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 10 $(WORKERS)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif

@@ -244,8 +244,13 @@ class News:
     reason: Reason
     final: bool
     """The message was acknowledged: no other delivery will come."""
+    operation: str = ""
     task_id: str = ""
     trace_id: str = ""
+    correlation_id: str = ""
+    key: str = ""
+    keep_us: Micros = 0
+    """How long a job that never began is remembered."""
 
 
 def hear(facts: Facts, news: News, now: Micros) -> Change | None:
@@ -281,18 +286,40 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
     job, row = facts.job, facts.row
     if row is not None and row.generation <= news.generation:
         facts = evolve(facts, row=None)
+    outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
+    if job is None and facts.row is None:
+        return Change(facts=evolve(facts, job=_never_begun(news, outcome, now)))
     if job is None or job.status.ended or job.generation > news.generation:
         return Change(facts=facts) if facts.row is not row else None
     ours = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
     if alive(job, now) and not ours:
         return None
-    outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
     ended = (attempt_of(job, outcome, now),) if job.status is Outcome.OPEN else ()
     job = evolve(
         job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
     )
     facts = evolve(facts, job=evolve(job, canvas_advanced=True))
     return Change(facts=forget_letter(facts, str(outcome)), ended=ended)
+
+
+def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:
+    """Record a job of which nothing else is known; a copy of its message that comes later does nothing."""
+    return Job(
+        submission=news.submission,
+        operation=news.operation,
+        task_id=news.task_id,
+        trace_id=news.trace_id,
+        correlation_id=news.correlation_id,
+        key=news.key,
+        generation=news.generation,
+        status=outcome,
+        canvas_advanced=True,
+        worker=news.worker,
+        pid=news.pid,
+        started_at=now,
+        closed_at=now,
+        keep_until=now + news.keep_us,
+    )
 
 
 def _lost(facts: Facts, now: Micros, reason: Reason) -> Change:

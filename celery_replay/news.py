@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -23,14 +24,15 @@ class Pipe:
         self.dropped = 0
 
     def tell(self, news: News) -> None:
-        """Send one item, whole or not at all: lines are shorter than what a pipe takes atomically."""
-        line = json.dumps(asdict(news)).encode() + b"\n"
+        """Send one item, whole or not at all: a pipe takes lines up to a length atomically."""
+        line = json.dumps(asdict(news), ensure_ascii=False).encode() + b"\n"
         try:
-            if os.write(self.descriptor, line) != len(line):
-                self.dropped += 1
+            if len(line) > select.PIPE_BUF:
+                raise OSError(f"{len(line)} bytes are too long for a pipe")
+            os.write(self.descriptor, line)
         except OSError:
             self.dropped += 1
-            logger.warning("replay.news_dropped", extra={"submission": news.submission})
+            logger.warning("replay.news_dropped", exc_info=True, extra={"submission": news.submission})
 
 
 def read(lines: bytes) -> Iterator[News]:

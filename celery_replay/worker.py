@@ -24,6 +24,7 @@ from .exceptions import ConfigurationError
 from .lifecycle import News
 from .news import Pipe
 from .runtime import Runtime, plain_app, runtime_of
+from .serialization import safe_text
 from .signals import observe_failure
 from .states import Reason
 
@@ -98,11 +99,19 @@ class ReplayRequest(Request):
         self._told = reason
         try:
             fields = self._request_dict
-            stamp = runtime_of(self._app).stamp(self.name, fields, self.hostname)
+            runtime = runtime_of(self._app)
+            policy = runtime.policy(self.task)
+            if policy.excluded:
+                return
+            stamp = runtime.stamp(self.name, fields, self.hostname)
             item = News(
                 submission=stamp.submission,
-                task_id=str(self.id),
+                operation=self.name,
+                task_id=safe_text(self.id, 250),
                 trace_id=stamp.trace_id,
+                correlation_id=stamp.correlation_id,
+                key=safe_text(stamp.key or "", 500),
+                keep_us=policy.keep_us,
                 generation=headers.generation_of(fields),
                 worker=self.hostname,
                 pid=self._process,

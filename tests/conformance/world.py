@@ -120,6 +120,10 @@ class World:
                 pid=worker.pid,
                 reason=reason,
                 final=final,
+                operation="shop.ship",
+                task_id=message.submission,
+                trace_id=message.submission,
+                keep_us=86_400 * SECOND,
             )
             self.news += [news, news]
         worker.die()

@@ -204,15 +204,7 @@ def test_a_soft_time_limit_is_a_failure_with_one_letter_and_the_chord_hears_of_i
     assert letter.attempts == 1
 
 
-GREENLET = pytest.mark.xfail(strict=False, reason="news names a greenlet where the job's record has a process")
-OVERWRITTEN = pytest.mark.xfail(strict=False, reason="the cut off attempt's own CLOSE overwrites what the news filed")
-HARD = [
-    pytest.param("prefork", "slow", marks=OVERWRITTEN),
-    ("prefork", "late"),
-    ("prefork", "order"),
-    pytest.param("gevent", "slow", marks=GREENLET),
-    pytest.param("gevent", "late", marks=GREENLET),
-]
+HARD = [("prefork", "slow"), ("prefork", "late"), ("prefork", "order"), ("gevent", "slow"), ("gevent", "late")]
 
 
 @pytest.mark.parametrize(("pool", "task"), HARD)
@@ -261,13 +253,7 @@ def test_where_a_pool_has_no_time_limits_the_body_runs_on_under_its_lease(
     assert stage.letters(task_id) == []
 
 
-REVOKED = [
-    ("prefork", "slow"),
-    ("prefork", "late"),
-    ("prefork", "order"),
-    pytest.param("gevent", "slow", marks=GREENLET),
-    pytest.param("gevent", "order", marks=GREENLET),
-]
+REVOKED = [("prefork", "slow"), ("prefork", "late"), ("prefork", "order"), ("gevent", "slow"), ("gevent", "order")]
 
 
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
@@ -304,9 +290,16 @@ def test_a_job_that_was_revoked_before_it_came_never_runs(pools: Pools, stage: S
     stage.web(_revoke, task_id, pools.workers[pool].hostname)
     pools.send(pool, "slow", name, 0, task_id=task_id)
     wait_for(lambda: stage.state(task_id) == "REVOKED", "revoked")
-    stage.settle()
+    _thrown_away(stage, task_id, Outcome.REVOKED)
     assert stage.effects(name, "begun") == 0
     assert stage.letters(task_id) == []
+
+
+def _thrown_away(stage: Stage, task_id: str, outcome: Outcome) -> None:
+    (job,) = wait_for(lambda: stage.jobs(task_id=task_id), "its record")
+    assert (job.status, job.operation, job.attempts) == (outcome, "slow", 0)
+    wait_for(lambda: str(outcome) in stage.event_names(job), "its trace")
+    stage.settle()
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -314,7 +307,7 @@ def test_a_job_that_expired_in_its_queue_never_runs(pools: Pools, stage: Stage, 
     name = fresh()
     task_id = pools.send(pool, "slow", name, 0, expires=0.001)
     wait_for(lambda: stage.state(task_id) == "REVOKED", "expired")
-    stage.settle()
+    _thrown_away(stage, task_id, Outcome.EXPIRED)
     assert stage.effects(name, "begun") == 0
     assert stage.letters(task_id) == []
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from celery import Celery
+from celery import Celery, states
+from celery.backends.cache import CacheBackend
 from celery.contrib.testing.worker import start_worker
 
 from celery_replay import parking
@@ -36,8 +37,23 @@ class Clock:
         self.ahead += micros(seconds)
 
 
+class Results(CacheBackend):
+    """Celery's own, but a RETRY that is stored late does not hide the FAILURE of the attempt that it was for.
+
+    Whoever waits for such a result waits for ever; a test that is about something else shall not.
+    """
+
+    _storing = threading.Lock()
+
+    def _store_result(self, task_id: str, result: Any, state: str, *args: Any, **kwargs: Any) -> Any:
+        with self._storing:
+            late = state == states.RETRY and self._get_task_meta_for(task_id)["status"] in states.READY_STATES
+            return result if late else super()._store_result(task_id, result, state, *args, **kwargs)
+
+
 def make_app(name: str, **conf: Any) -> Celery:
-    app = Celery(name, task_cls="celery_replay:ReplayTask", broker=URL, backend="cache+memory://", set_as_current=False)
+    backend = f"{__name__}:{Results.__name__}+memory://"
+    app = Celery(name, task_cls="celery_replay:ReplayTask", broker=URL, backend=backend, set_as_current=False)
     app.conf.update(
         broker_transport_options={"polling_interval": 0.005},
         task_default_queue=f"{name}-{uuid.uuid4().hex[:8]}",

@@ -71,6 +71,14 @@ def test_a_late_close_is_accepted_while_nobody_took_over(stored: Job) -> None:
     assert closing.facts.letter.state is LetterState.RESOLVED
 
 
+@pytest.mark.parametrize("ack", AckMode)
+def test_an_attempt_that_was_cut_off_leaves_what_others_filed_of_its_end(ack: AckMode) -> None:
+    filed = facts(job(status=Outcome.LOST, letter=True, ack=ack), letter=letter(reason=Reason.HARD_TIME_LIMIT))
+    closing = close(filed, ending(Outcome.INTERRUPTED), NOW)
+    assert (closing.accepted, closing.facts, closing.wakes) == (True, filed, None)
+    assert [record.outcome for record in closing.ended] == [Outcome.INTERRUPTED]
+
+
 @pytest.mark.parametrize("canvas", [True, False])
 def test_the_lease_lives_on_until_the_canvas_is_sent_on_if_there_is_one(canvas: bool) -> None:
     mine = _job(close(facts(job(), row=row(status=RowStatus.TAKEN)), ending(canvas=canvas), NOW).facts)

@@ -7,7 +7,7 @@ import pytest
 from celery_replay.admission import admit
 from celery_replay.facts import Facts
 from celery_replay.lifecycle import News, close, hear, reap
-from celery_replay.records import Job
+from celery_replay.records import Job, Row
 from celery_replay.states import AckMode, Category, LetterState, Outcome, Reason, Verdict
 from tests.rules.builders import EARLIER, LATER, NOW, ask, ending, facts, job, lapsed, letter, news, row
 
@@ -160,6 +160,24 @@ def test_a_revoked_job_is_over_without_a_letter_and_without_a_strike() -> None:
     assert (mine.status, mine.strikes, mine.unsettled) == (Outcome.REVOKED, 0, True)
     assert (change.facts.letter, change.facts.row) == (None, None)
     assert admit(change.facts, ask(), NOW).verdict is Verdict.IGNORE
+
+
+@pytest.mark.parametrize("parked", [None, row()], ids=["never heard of", "parked"])
+@pytest.mark.parametrize("reason", [Reason.REVOKED, Reason.EXPIRED])
+def test_a_job_that_was_thrown_away_before_it_began_is_recorded(parked: Row | None, reason: Reason) -> None:
+    told = news(reason=reason, operation="shop.ship", task_id="task", trace_id="trace", key="order:5", keep_us=5)
+    change = hear(facts(None, row=parked), told, NOW)
+    assert change is not None
+    mine = _job(change.facts)
+    assert (mine.status, mine.operation, mine.task_id, mine.key) == (Outcome(reason), "shop.ship", "task", "order:5")
+    assert (mine.claim, mine.attempts, mine.keep_until) == (None, 0, NOW + 5)
+    assert (change.facts.row, change.facts.letter, change.ended) == (None, None, ())
+    assert admit(change.facts, ask(), NOW).verdict is Verdict.IGNORE
+    assert hear(change.facts, told, LATER) is None
+
+
+def test_news_of_an_older_delivery_leaves_the_newer_one_parked() -> None:
+    assert hear(facts(None, row=row(generation=2)), news(reason=Reason.REVOKED), NOW) is None
 
 
 def test_a_letter_is_written_once_whoever_comes_first() -> None:

@@ -64,6 +64,16 @@ def test_a_steward_that_is_gone_does_not_hurt(pipe):
     assert sender.dropped == 1
 
 
+def test_what_a_pipe_would_not_take_whole_is_left_out(pipe):
+    reader, sender = pipe
+
+    sender.tell(replace(NEWS, key="ü" * 5_000))
+    sender.tell(replace(NEWS, key="ü" * 500))
+
+    assert [item.key for item in read(os.read(reader, 65536))] == ["ü" * 500]
+    assert sender.dropped == 1
+
+
 @pytest.mark.parametrize(
     "line",
     [b"", b"{", b"[]", b"5", b"null", b'{"reason": "revoked"}', b'{"reason": "vanished"}', b"\xff\xfe", b'"text"'],
