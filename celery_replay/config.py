@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import math
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -79,6 +81,7 @@ def load(conf: Any) -> Settings:
     Raises:
         ConfigurationError: a value is wrong; the message says which one and what it may be.
     """
+    _warn_of_unknown(conf)
     given: dict[str, Any] = {"spool_dir": _default_spool(conf)}
     for option in fields(Settings):
         value = conf.get(PREFIX + option.name)
@@ -93,9 +96,28 @@ def load(conf: Any) -> Settings:
     return settings
 
 
+def _warn_of_unknown(conf: Any) -> None:
+    known = [option.name for option in fields(Settings)]
+    for key in sorted(key for key in conf if isinstance(key, str)):
+        _, ours, name = key.lower().partition(PREFIX)
+        # Celery knows the app's namespace: it finds CELERY_REPLAY_STORE by our name, but not INSTANT_REPLAY_STORE.
+        if not ours or name in known or conf.get(PREFIX + name) is None:
+            continue
+        meant = "".join(
+            f": did you mean {PREFIX}{n}?" for n in difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        )
+        warnings.warn(f"the setting {key} has no effect in this version{meant} [unknown-setting]", stacklevel=3)
+
+
+def _broker_url(conf: Any) -> str:
+    """Return where the worker's messages come from; the environment's and the command line's word counts."""
+    url = getattr(conf, "broker_read_url", None) or conf.get("broker_url") or ""
+    return str(url[0] if isinstance(url, (list, tuple)) else url)
+
+
 def _default_spool(conf: Any) -> str:
     """Name a folder that no other user and no other project has: a steward delivers what it finds to its own store."""
-    parts = (conf.get("broker_url"), conf.get(PREFIX + "store"), os.environ.get("DJANGO_SETTINGS_MODULE"))
+    parts = (_broker_url(conf), conf.get(PREFIX + "store"), os.environ.get("DJANGO_SETTINGS_MODULE"))
     project = hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
     return str(Path(tempfile.gettempdir()) / f"celery-replay-spool-{os.getuid()}-{project}")
 
@@ -157,9 +179,10 @@ def redelivery_us(conf: Any, settings: Settings) -> Micros:
 
     Redis and SQS bring it after the visibility timeout; kombu's defaults are 3,600 and 1,800 seconds.
     """
-    url = str(conf.get("broker_url") or "")
     options = conf.get("broker_transport_options") or {}
-    default = {"redis": 3600.0, "rediss": 3600.0, "sentinel": 3600.0, "sqs": 1800.0}.get(url.partition(":")[0])
+    default = {"redis": 3600.0, "rediss": 3600.0, "sentinel": 3600.0, "sqs": 1800.0}.get(
+        _broker_url(conf).partition(":")[0]
+    )
     timeout = float(options.get("visibility_timeout") or default or settings.redelivery_deadline)
     return micros(timeout + max(10.0, timeout / 4))
 

@@ -118,6 +118,33 @@ def test_a_spool_folder_of_ones_own_is_used_as_it_is(tmp_path):
     assert load(conf(spool_dir=tmp_path)).spool == str(tmp_path)
 
 
+def test_a_setting_that_is_none_of_ours_is_warned_of():
+    app = Celery("shop", set_as_current=False)
+    app.conf.update(replay_stroe="memory://", replay_ledger="redis", replays="mine", replay_store="memory://")
+    with pytest.warns(UserWarning, match="has no effect") as caught:
+        load(app.conf)
+    assert [str(one.message) for one in caught] == [
+        "the setting replay_ledger has no effect in this version [unknown-setting]",
+        "the setting replay_stroe has no effect in this version: did you mean replay_store? [unknown-setting]",
+    ]
+
+
+def test_a_setting_of_a_django_project_is_warned_of_under_its_own_name():
+    project = SimpleNamespace(CELERY_REPLAY_LEASE="5", CELERY_REPLAY_STORE="memory://", INSTANT_REPLAY_ON=True)
+    app = Celery("shop", set_as_current=False)
+    app.config_from_object(project, namespace="CELERY")
+    with pytest.warns(UserWarning, match="the setting CELERY_REPLAY_LEASE has no effect") as caught:
+        assert load(app.conf).store == "memory://"
+    assert len(caught) == 1
+
+
+def test_the_broker_that_the_environment_names_is_the_one_that_counts(monkeypatch):
+    app = Celery("shop", broker="amqp://localhost", set_as_current=False)
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://localhost")
+
+    assert config.redelivery_us(app.conf, load(app.conf)) == 4500 * SECOND
+
+
 @pytest.mark.parametrize(
     ("url", "options", "seconds"),
     [
