@@ -218,6 +218,10 @@ class Attempt:
             unsettled=bool(self.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
             steps=tuple(self._steps),
             code_version=self.runtime.settings.code,
+            worker=self.worker,
+            pid=self.runtime.pid,
+            fence=self.fence,
+            started_at=self.job.started_at if self.job else 0,
         )
         accepted = self._deliver(ending)
         self.closed = outcome if accepted else Outcome.REFUSED

@@ -48,6 +48,11 @@ class Ending:
     steps: tuple[StepRecord, ...] = ()
     """Steps that were settled (or, without effect, given up) since the last flush."""
     code_version: str = ""
+    worker: str = ""
+    pid: int = 0
+    fence: int = 0
+    started_at: Micros = 0
+    """With worker, process and fence: how OPEN recorded this attempt. The job may be somebody else's by now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +155,8 @@ def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
 def _refused(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job, generation = facts.job, ending.delivery.generation
     record = attempt_of(job, Outcome.REFUSED, now) if job else None
-    ended = (evolve(record, nonce=ending.nonce, generation=generation),) if record else ()
+    own = {name: getattr(ending, name) for name in ("nonce", "worker", "pid", "fence", "started_at")}
+    ended = (evolve(record, generation=generation, **own),) if record else ()
     facts = step_back(facts, ending.delivery, ending.claim, now)
     return Closing(facts=facts, ended=ended, accepted=False)
 

@@ -49,8 +49,11 @@ def test_a_refusal_parks_nothing_where_the_delivery_has_nothing_left_to_do(store
 
 
 def test_a_refused_attempt_is_recorded_under_its_own_name() -> None:
-    (record,) = close(facts(job(nonce="newer")), ending(), NOW).ended
+    theirs = job(nonce="newer", worker="theirs", pid=9, fence=8)
+    mine = ending(worker="mine", pid=2, fence=7, started_at=EARLIER)
+    (record,) = close(facts(theirs), mine, NOW).ended
     assert (record.nonce, record.outcome) == ("old", Outcome.REFUSED)
+    assert (record.worker, record.pid, record.fence, record.started_at) == ("mine", 2, 7, EARLIER)
 
 
 def test_an_attempt_that_steps_down_by_itself_is_parked_and_may_be_taken_over_at_once() -> None:
