@@ -42,7 +42,8 @@ def draw(
     known.sort(key=lambda event: event.at)
     numbers: dict[str, int] = {}
     for event in known:
-        number = numbers.setdefault(event.attempt, len(numbers) + 1)
+        # The message is published for all of its attempts; which of them told of it says nothing.
+        number = 0 if event.name == "published" else numbers.setdefault(event.attempt, len(numbers) + 1)
         yield _line(event, number, known[0].at, colour)
 
 
@@ -73,7 +74,11 @@ def _line(event: Event, number: int, start: Micros, colour: bool) -> str:
     shown = {key: value for key, value in event.attributes.items() if key not in _HIDDEN and value not in (None, "")}
     details = "  ".join(f"{key}={value}" for key, value in shown.items())
     offset = f"+{(event.at - start) / SECOND:9.3f}s"
-    return f"{offset}  #{number}  " + _paint(f"{mark} {name}", tone, colour) + (f"  {details}" if details else "")
+    return (
+        f"{offset}  {f'#{number}' if number else '  '}  "
+        + _paint(f"{mark} {name}", tone, colour)
+        + (f"  {details}" if details else "")
+    )
 
 
 def _mark(event: Event) -> tuple[str, str]:

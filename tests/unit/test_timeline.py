@@ -33,6 +33,17 @@ def test_what_a_killed_attempt_could_not_write_is_told_from_its_record() -> None
     assert "note=taken over" in lines[-1]
 
 
+def test_attempts_are_numbered_in_the_order_in_which_they_began() -> None:
+    # The second attempt tells of the publishing, since the first one died with what it had to tell.
+    events = [Event(name="published", at=1, attempt="b"), Event(name="started", at=9_500_000, attempt="b")]
+    _, *lines = timeline.draw(JOB, events, [_attempt("a", "taken over")])
+    assert [(line[13:15], line.split()[-1]) for line in lines if "started" in line] == [
+        ("#1", "started"),
+        ("#2", "started"),
+    ]
+    assert lines[0] == "+    0.000s      · published"
+
+
 def test_copies_of_one_message_tell_of_one_publishing() -> None:
     events = [Event(name="published", at=5, attempt=nonce) for nonce in ("a", "b")]
     events.append(Event(name="published", at=9, attempt="c"))
