@@ -80,6 +80,12 @@ def postgres_dsn() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def mariadb_url() -> Iterator[str]:
+    """Lend a MariaDB database that nobody else uses, as a URL."""
+    yield from servers.mariadb_url()
+
+
+@pytest.fixture(scope="session")
 def migrated_database(postgres_dsn: str) -> Iterator[str]:
     """Name a database with all tables of the test project: a template, to be copied and never opened."""
     with ExitStack() as stack:

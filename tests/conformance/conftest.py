@@ -15,7 +15,8 @@ from celery_replay.stores.memory import MemoryStore
 from tests.conformance import profiles
 from tests.conformance.world import Clock, MakeStore
 
-KINDS = ("memory", "sqlite", "postgresql")
+KINDS = ("memory", "sqlite", "postgresql", "mariadb")
+URLS = {"sqlite": "sqlite_url", "postgresql": "postgres_dsn", "mariadb": "mariadb_url"}
 
 if settings.get_current_profile_name() != "deep":
     settings.load_profile(profiles.DEFAULT)
@@ -36,7 +37,7 @@ def make_store(
     if store_kind == "memory":
         yield MemoryStore
         return
-    url: str = request.getfixturevalue("sqlite_url" if store_kind == "sqlite" else "postgres_dsn")
+    url: str = request.getfixturevalue(URLS[store_kind])
     with django_db_blocker.unblock():
         from tests.support.django_stores import close_stores, make_django_store
 

@@ -1,4 +1,4 @@
-"""Stores and business databases on SQLite and PostgreSQL."""
+"""Stores and business databases on SQLite, PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from django_celery_replay.store import DjangoStore
 from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
 
-VENDORS = ["sqlite", "postgresql"]
+VENDORS = {"sqlite": "sqlite_url", "postgresql": "postgres_dsn", "mariadb": "mariadb_url"}
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +32,7 @@ def _databases_allowed(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
 @pytest.fixture(params=VENDORS)
 def database_url(request: pytest.FixtureRequest) -> str:
     """Name a database, one of each vendor after the other."""
-    name = "sqlite_url" if request.param == "sqlite" else "postgres_dsn"
-    url: str = request.getfixturevalue(name)
+    url: str = request.getfixturevalue(VENDORS[request.param])
     return url
 
 

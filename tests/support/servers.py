@@ -12,16 +12,22 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support import postgres_server, rabbitmq_server, redis_server
+from tests.support import mariadb_server, postgres_server, rabbitmq_server, redis_server
 from tests.support.net import ServerUnavailable, answers
 
-PORTS = {"redis": 6379, "postgresql": 5432, "rabbitmq": 5672}
+PORTS = {"redis": 6379, "postgresql": 5432, "mariadb": 3306, "rabbitmq": 5672}
 URL_VARIABLES = {
     "redis": "REPLAY_REDIS_URL",
     "postgresql": "REPLAY_POSTGRES_URL",
+    "mariadb": "REPLAY_MARIADB_URL",
     "rabbitmq": "REPLAY_RABBITMQ_URL",
 }
-WITHOUT_SERVER = {"redis": "our own", "postgresql": "our own", "rabbitmq": "none, its tests are skipped"}
+WITHOUT_SERVER = {
+    "redis": "our own",
+    "postgresql": "our own",
+    "mariadb": "none, its tests are skipped",
+    "rabbitmq": "none, its tests are skipped",
+}
 
 
 def required() -> frozenset[str]:
@@ -71,6 +77,18 @@ def postgres_dsn() -> Iterator[str]:
         return postgres_server.shared(stack) or postgres_server.private(stack)
 
     yield from _lend("postgresql", find)
+
+
+def mariadb_url() -> Iterator[str]:
+    """Yield the address of an empty MariaDB database; there is no wheel to fall back on."""
+
+    def find(stack: ExitStack) -> str:
+        url = os.environ.get(URL_VARIABLES["mariadb"]) or mariadb_server.shared(stack)
+        if url is None:
+            raise ServerUnavailable("no MariaDB: start one on port 3306 that lets root in, or set REPLAY_MARIADB_URL")
+        return url
+
+    yield from _lend("mariadb", find)
 
 
 def rabbitmq_url() -> Iterator[str]:
