@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from celery_replay.clock import SECOND, Micros
 from celery_replay.lifecycle import News
-from celery_replay.records import Row
+from celery_replay.records import Job, Row
 from celery_replay.states import Reason, RowStatus
 from tests.conformance.outside import Message
 from tests.conformance.setup import OUTCOMES
@@ -95,8 +95,13 @@ def _steward(world: World) -> Iterator[Event]:
         yield Event("mark", row.submission, _act(World.mark, row))
     for news in set(world.news):
         yield Event("heard", news.submission, _act(World.hear, news))
-    if any(job.reap_at is not None and job.reap_at <= now for job in filter(None, map(world.job, world.submissions))):
+    if any(_reapable(world, job) for job in filter(None, map(world.job, world.submissions))):
         yield Event("reaper", "", World.reap)
+
+
+def _reapable(world: World, job: Job) -> bool:
+    """Has the reaper something to do? A job with a row it leaves to the dispatcher."""
+    return job.reap_at is not None and job.reap_at <= world.clock.now and world.store.row(job.submission) is None
 
 
 def _crashes(world: World) -> Iterator[Event]:
