@@ -19,6 +19,7 @@ from ..facts import Change, Delivery, Facts
 from ..lifecycle import Ending, News
 from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord, evolve
 from ..states import Outcome, RowStatus, StepState
+from .reading import Readable
 
 SCHEMA_VERSION = 1
 """Version of the records; a store written by a newer one is refused."""
@@ -108,7 +109,7 @@ class Pulse:
     lease_us: Micros
 
 
-class Store(ABC):
+class Store(Readable):
     """Ledger, journal and blobs in one. Thread-safe; opened lazily, anew in every process.
 
     Raises `StoreUnavailable` where it can't be reached. Reads are consistent, but of the moment only.
@@ -120,10 +121,6 @@ class Store(ABC):
     @abstractmethod
     def _unit(self) -> AbstractContextManager[Unit]:
         """Begin an atomic step; committed where the block ends well."""
-
-    @abstractmethod
-    def _read(self) -> AbstractContextManager[Reader]:
-        """Begin a look at what is stored."""
 
     def _admit_new(self, ask: Ask) -> Admission | None:
         """Admit a delivery of which nothing is known, in one round trip; None where something is."""
@@ -311,6 +308,10 @@ class Store(ABC):
         """Delete one batch of records past their retention; return how many jobs went."""
         return self._atomically(lambda unit: unit.prune(limit))
 
+    def now(self) -> Micros:
+        """Read the store's clock."""
+        return self._atomically(lambda unit: unit.now)
+
     def job(self, submission: str) -> Job | None:
         """Look up a submission."""
         return self._atomically(lambda unit: unit.job(submission))
@@ -327,37 +328,6 @@ class Store(ABC):
         """Return the side-effect steps of a key, or of a submission without one."""
         return self._atomically(lambda unit: unit.steps(scope))
 
-    def find_jobs(self, *, task_id: str = "", key: str = "", trace_id: str = "", limit: int = 100) -> Sequence[Job]:
-        """Return jobs by task id, idempotency key or trace, newest first."""
-        wanted = {"task_id": task_id, "key": key, "trace_id": trace_id}
-        with self._read() as reader:
-            return reader.jobs({name: value for name, value in wanted.items() if value}, limit)
-
-    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
-        """Return the attempts of a submission that ended, in their order."""
-        with self._read() as reader:
-            return reader.attempts(submission)
-
-    def chunks(self, trace_id: str) -> Sequence[Chunk]:
-        """Return the flushed events of a trace."""
-        with self._read() as reader:
-            return reader.chunks(trace_id)
-
-    def blob(self, reference: str) -> bytes | None:
-        """Return a large value that an event refers to."""
-        with self._read() as reader:
-            return reader.blob(reference)
-
-    def rows(self, limit: int = 100) -> Sequence[Row]:
-        """Return parked deliveries, oldest first."""
-        with self._read() as reader:
-            return reader.rows(limit)
-
-    def letters(self, limit: int = 100) -> Sequence[Letter]:
-        """Return dead letters, newest first."""
-        with self._read() as reader:
-            return reader.letters(limit)
-
     def _atomically(self, step: Callable[[Unit], T]) -> T:
         for attempt in range(8):
             try:
@@ -366,34 +336,6 @@ class Store(ABC):
             except Contention:
                 time.sleep(random.uniform(0, 0.002 * 2**attempt))
         raise StoreUnavailable("the store is too contended; look for long transactions on its tables")
-
-
-class Reader(ABC):
-    """Looks without locking."""
-
-    @abstractmethod
-    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]:
-        """Return jobs with these values, newest first."""
-
-    @abstractmethod
-    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
-        """Return a submission's ended attempts, oldest first."""
-
-    @abstractmethod
-    def chunks(self, trace_id: str) -> Sequence[Chunk]:
-        """Return a trace's events."""
-
-    @abstractmethod
-    def blob(self, reference: str) -> bytes | None:
-        """Return a large value."""
-
-    @abstractmethod
-    def rows(self, limit: int) -> Sequence[Row]:
-        """Return parked deliveries, oldest first."""
-
-    @abstractmethod
-    def letters(self, limit: int) -> Sequence[Letter]:
-        """Return dead letters, newest first."""
 
 
 def _facts(unit: Unit, submission: str, claim: str | None) -> Facts:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar
 
 from .. import clock
 from ..clock import Micros
 from ..records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
 from ..states import RowStatus
-from .base import Reader, Record, Store, Unit
+from .base import Record, Store, Unit
+from .reading import Look, Reader
 
+R = TypeVar("R", Job, Letter)
 _ABSENT = object()
 
 
@@ -44,6 +47,11 @@ class MemoryStore(Store):
     def _read(self) -> Iterator[Reader]:
         with self._lock:
             yield _MemoryReader(self._tables)
+
+    @property
+    def place(self) -> str:
+        """Say where the records are."""
+        return "memory of one process"
 
     def close_connections(self) -> None:
         """Do nothing: there are none."""
@@ -184,13 +192,11 @@ class _MemoryReader(Reader):
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
 
-    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]:
-        found = [
-            job
-            for job in self._tables.jobs.values()
-            if all(getattr(job, name) == value for name, value in wanted.items())
-        ]
-        return sorted(found, key=lambda job: job.started_at, reverse=True)[:limit]
+    def jobs(self, look: Look) -> Sequence[Job]:
+        return _page(self._tables.jobs.values(), "started_at", look)
+
+    def owners(self, identities: Sequence[str]) -> Sequence[Job]:
+        return [j for j in self._tables.jobs.values() if j.claim in identities or j.submission in identities]
 
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         found = [a for a in self._tables.attempts.values() if a.submission == submission]
@@ -205,6 +211,30 @@ class _MemoryReader(Reader):
     def rows(self, limit: int) -> Sequence[Row]:
         return sorted(self._tables.rows.values(), key=lambda row: row.parked_at)[:limit]
 
-    def letters(self, limit: int) -> Sequence[Letter]:
-        newest = sorted(self._tables.letters.values(), key=lambda letter: letter.last_failed, reverse=True)
-        return newest[:limit]
+    def letters(self, look: Look) -> Sequence[Letter]:
+        meant = [
+            x for x in self._tables.letters.values() if look.error in x.error_type or look.error in x.error_message
+        ]
+        return _page(meant, "last_failed", look)
+
+    def open_letters(self, limit: int) -> int:
+        return min(sum(job.letter for job in self._tables.jobs.values()), limit)
+
+    def parked(self, limit: int) -> int:
+        return min(len(self._tables.rows), limit)
+
+    def lead(self, name: str) -> tuple[str, Micros] | None:
+        return self._tables.leads.get(name)
+
+
+def _page(records: Iterable[R], time: str, look: Look) -> list[R]:
+    """Return one page of what is looked for; ids order what has the same time."""
+    position = attrgetter(time, "submission")
+    found = [
+        record
+        for record in records
+        if all(getattr(record, name) == value for name, value in look.wanted.items())
+        and (look.since is None or getattr(record, time) >= look.since)
+        and (look.before is None or position(record) < look.before)
+    ]
+    return sorted(found, key=position, reverse=True)[: look.limit]

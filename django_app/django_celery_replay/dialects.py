@@ -62,6 +62,10 @@ class Dialect:
         news = ", ".join(f"{c} = excluded.{c}" for c in map(self.name, columns) if c != self.name(key))
         return f" ON CONFLICT ({self.name(key)}) DO UPDATE SET {news}"
 
+    def holds(self, column: str) -> str:
+        """Return a condition: the column has the parameter in it, in the same case."""
+        return f"instr({column}, {self.mark}) > 0"
+
     def name(self, column: str) -> str:
         """Quote a name."""
         return f"{self.quote}{column}{self.quote}"
@@ -103,6 +107,10 @@ class PostgreSQL(Dialect):
             pass
         found: Micros = cursor.fetchone()[0]
         return self.now() if self.now else found
+
+    def holds(self, column: str) -> str:
+        """Return a condition: the column has the parameter in it."""
+        return f"strpos({column}, {self.mark}) > 0"
 
     def trouble(self, database: Any, error: Exception) -> Trouble:
         """Tell what an error means."""
@@ -194,6 +202,10 @@ class MySQL(Dialect):
         """Return what makes an INSERT replace the row with its key."""
         news = ", ".join(f"{c} = VALUES({c})" for c in map(self.name, columns))
         return f" ON DUPLICATE KEY UPDATE {news}"
+
+    def holds(self, column: str) -> str:
+        """Return a condition: the column has the parameter in it, byte by byte, whatever its collation."""
+        return f"instr({column}, CAST({self.mark} AS BINARY)) > 0"
 
     def trouble(self, database: Any, error: Exception) -> Trouble:
         """Tell what an error means."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Chunk, Job, Letter, Row
-from celery_replay.stores.base import Reader
+from celery_replay.stores.reading import Look, Reader
 
-from .models import Blob
+from .models import Blob, Lead
 from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, Table
-from .text import token
+from .text import stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
 
@@ -32,9 +33,40 @@ class SqlReader(Reader):
         values = [table.encode(name, value) for name, value in wanted.items()]
         return [table.read(row) for row in self._query(sql, values)]
 
-    def jobs(self, wanted: dict[str, str], limit: int) -> Sequence[Job]:
+    def _page(self, table: Table[Any], time: str, look: Look) -> list[Any]:
+        """Find one page; the order is an index's, so that a page costs what it skips and shows."""
+        name = self._sql.dialect.name
+        conditions = list(self._conditions(table, time, look))
+        where = f" WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else ""
+        order = f" ORDER BY {name(time)} DESC, {name(table.key)} DESC LIMIT {int(look.limit)}"
+        values = [value for _, values in conditions for value in values]
+        return [table.read(row) for row in self._query(self._sql.select(table, (), where + order), values)]
+
+    def _conditions(self, table: Table[Any], time: str, look: Look) -> Iterator[tuple[str, list[Any]]]:
+        dialect = self._sql.dialect
+        mark, at, key = dialect.mark, dialect.name(time), dialect.name(table.key)
+        for name, value in look.wanted.items():
+            yield f"{dialect.name(name)} = {mark}", [table.encode(name, value)]
+        if look.since is not None:
+            yield f"{at} >= {mark}", [look.since]
+        if look.before is not None:
+            last, submission = look.before
+            # Twice about the time: the first part is one that an index can begin with.
+            yield f"{at} <= {mark} AND ({at} < {mark} OR {key} < {mark})", [last, last, token(submission)]
+        if look.error:
+            held = f"{dialect.holds('error_type')} OR {dialect.holds('error_message')}"
+            yield f"({held})", [stored(look.error)] * 2
+
+    def jobs(self, look: Look) -> Sequence[Job]:
         """Find jobs, newest first."""
-        return self._all(JOBS, f" ORDER BY started_at DESC LIMIT {int(limit)}", **wanted)
+        return self._page(JOBS, "started_at", look)
+
+    def owners(self, identities: Sequence[str]) -> Sequence[Job]:
+        """Find the jobs that others wait for."""
+        marks = self._sql.marks(len(identities))
+        values = [token(identity) for identity in identities]
+        sql = self._sql.select(JOBS, (), f" WHERE claim IN ({marks}) OR submission IN ({marks})")
+        return [JOBS.read(row) for row in self._query(sql, values * 2)]
 
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         """Read a job's attempts, in their order."""
@@ -55,6 +87,24 @@ class SqlReader(Reader):
         """Read the parking lot, oldest first."""
         return self._all(ROWS, f" ORDER BY parked_at LIMIT {int(limit)}")
 
-    def letters(self, limit: int) -> Sequence[Letter]:
-        """Read dead letters, newest first."""
-        return self._all(LETTERS, f" ORDER BY last_failed DESC LIMIT {int(limit)}")
+    def letters(self, look: Look) -> Sequence[Letter]:
+        """Find dead letters, newest first."""
+        return self._page(LETTERS, "last_failed", look)
+
+    def open_letters(self, limit: int) -> int:
+        """Count by the jobs' flag, which is indexed."""
+        return self._count(f"{JOBS.name} WHERE letter = {self._sql.dialect.mark}", [True], limit)
+
+    def parked(self, limit: int) -> int:
+        """Count the parking lot."""
+        return self._count(ROWS.name, [], limit)
+
+    def _count(self, what: str, values: Sequence[Any], limit: int) -> int:
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {what} LIMIT {int(limit)}) AS some_of_them"
+        return int(self._query(sql, values)[0][0])
+
+    def lead(self, name: str) -> tuple[str, Micros] | None:
+        """Read a store-wide lease."""
+        sql = f"SELECT nonce, until FROM {Lead._meta.db_table} WHERE name = {self._sql.dialect.mark}"
+        found = self._query(sql, [token(name)])
+        return (found[0][0], found[0][1]) if found else None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
-from django.db import Error, router
+from django.db import Error, connections, router
 
 from celery_replay import admission, lifecycle
 from celery_replay.admission import Admission, Ask
@@ -17,7 +17,8 @@ from celery_replay.facts import Facts
 from celery_replay.lifecycle import Ending
 from celery_replay.records import Chunk, Job, StepRecord, evolve
 from celery_replay.states import StepState
-from celery_replay.stores.base import Contention, Reader, Store, Unit
+from celery_replay.stores.base import Contention, Store, Unit
+from celery_replay.stores.reading import Reader
 
 from . import relative, schema
 from .connections import Link, Pool
@@ -53,6 +54,11 @@ class DjangoStore(Store):
     def alias(self) -> str:
         """The database in use."""
         return self._alias or router.db_for_write(ProcessedJob)
+
+    @property
+    def place(self) -> str:
+        """Say which database it is."""
+        return f"database {self.alias!r} ({connections[self.alias].vendor})"
 
     @cached_property
     def _dialect(self) -> Any:

@@ -30,11 +30,8 @@ def runs(store: Store, submission: str, *, generation: int = 0, **question: Any)
 
 def closes(store: Store, job: Job, outcome: Outcome = Outcome.SUCCEEDED, **changes: Any) -> Sequence[Row]:
     """CLOSE an attempt that is the owner; return the rows that may be published."""
-    ending = builders.ending(
-        outcome,
-        delivery=builders.delivery(job.submission, job.generation),
-        **{"nonce": job.nonce, "claim": job.claim, **changes},
-    )
+    delivery = builders.delivery(job.submission, job.generation)
+    ending = builders.ending(outcome, **{"delivery": delivery, "nonce": job.nonce, "claim": job.claim, **changes})
     accepted, rows = store.close(job, ending)
     assert accepted is (outcome is not Outcome.REFUSED)
     return rows

@@ -1,0 +1,205 @@
+"""The reading half of a store: what can be looked up, without locks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from ..clock import Micros
+from ..records import AttemptRecord, Chunk, Job, Letter, Row
+from ..states import LetterState, Outcome, Reason
+
+Position = tuple[Micros, str]
+"""Where a page ended: the time and submission of its last record."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What to look for among records that have a time, newest first."""
+
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    """Fields, and the values that they have."""
+    error: str = ""
+    """Of letters: a part of the error's type or message, in its own case."""
+    since: Micros | None = None
+    """The oldest time that counts."""
+    before: Position | None = None
+    """Continues after the page that ended here."""
+    limit: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """A store at one glance."""
+
+    now: Micros
+    """The store's clock."""
+    bound: int
+    """Where counting stops: a count that equals it means as many or more."""
+    open_letters: int
+    parked: int
+    parked_since: Micros | None
+    """When the oldest parked delivery was parked."""
+    leader: str | None
+    """The nonce of the steward that leads now."""
+    leads_until: Micros | None
+
+
+class Reader(ABC):
+    """Looks without locking."""
+
+    @abstractmethod
+    def jobs(self, look: Look) -> Sequence[Job]:
+        """Return jobs, by when they were last started."""
+
+    @abstractmethod
+    def owners(self, identities: Sequence[str]) -> Sequence[Job]:
+        """Return the jobs that hold one of these keys, or are one of these submissions."""
+
+    @abstractmethod
+    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
+        """Return a submission's ended attempts, oldest first."""
+
+    @abstractmethod
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return a trace's events."""
+
+    @abstractmethod
+    def blob(self, reference: str) -> bytes | None:
+        """Return a large value."""
+
+    @abstractmethod
+    def rows(self, limit: int) -> Sequence[Row]:
+        """Return parked deliveries, oldest first."""
+
+    @abstractmethod
+    def letters(self, look: Look) -> Sequence[Letter]:
+        """Return dead letters, by when they last failed."""
+
+    @abstractmethod
+    def open_letters(self, limit: int) -> int:
+        """Count the jobs that have an open letter, up to a limit."""
+
+    @abstractmethod
+    def parked(self, limit: int) -> int:
+        """Count the rows of the parking lot, up to a limit."""
+
+    @abstractmethod
+    def lead(self, name: str) -> tuple[str, Micros] | None:
+        """Return who took a store-wide lease last, and until when."""
+
+
+class Readable(ABC):
+    """Looks things up; what is consistent is each look by itself."""
+
+    @abstractmethod
+    def _read(self) -> AbstractContextManager[Reader]:
+        """Begin a look at what is stored."""
+
+    @abstractmethod
+    def now(self) -> Micros:
+        """Read the store's clock."""
+
+    @property
+    def place(self) -> str:
+        """Say for people where the records are."""
+        return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    def find_jobs(
+        self,
+        *,
+        task_id: str = "",
+        key: str = "",
+        trace_id: str = "",
+        operation: str = "",
+        status: Outcome | None = None,
+        since: Micros | None = None,
+        before: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        """Return jobs with these values, newest first by when they were last started.
+
+        Args:
+            since: started at this time or later.
+            before: the last job of the page before this one: its `started_at` and `submission`.
+        """
+        wanted = {
+            "task_id": task_id, "key": key, "trace_id": trace_id, "operation": operation, "status": status
+        }  # fmt: skip
+        with self._read() as reader:
+            return reader.jobs(Look(wanted=_given(wanted), since=since, before=before, limit=limit))
+
+    def owners(self, identities: Iterable[str]) -> Mapping[str, Job]:
+        """Return who holds each of these keys, or is the job of that submission: whom parked rows wait for."""
+        wanted = sorted(set(identities))
+        if not wanted:
+            return {}
+        with self._read() as reader:
+            found = reader.owners(wanted)
+        # As for those who wait: the holder of a key comes before a submission of the same name.
+        return {job.submission: job for job in found} | {job.claim: job for job in found if job.claim}
+
+    def attempts(self, submission: str) -> Sequence[AttemptRecord]:
+        """Return the attempts of a submission that ended, in their order."""
+        with self._read() as reader:
+            return reader.attempts(submission)
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return the flushed events of a trace."""
+        with self._read() as reader:
+            return reader.chunks(trace_id)
+
+    def blob(self, reference: str) -> bytes | None:
+        """Return a large value that an event refers to."""
+        with self._read() as reader:
+            return reader.blob(reference)
+
+    def rows(self, limit: int = 100) -> Sequence[Row]:
+        """Return parked deliveries, oldest first."""
+        with self._read() as reader:
+            return reader.rows(limit)
+
+    def letters(
+        self,
+        limit: int = 100,
+        *,
+        operation: str = "",
+        reason: Reason | None = None,
+        state: LetterState | None = None,
+        error: str = "",
+        since: Micros | None = None,
+        before: Position | None = None,
+    ) -> Sequence[Letter]:
+        """Return dead letters with these values, newest first by when they last failed.
+
+        Args:
+            error: a part of the error's type or message, in its own case.
+            since: failed at this time or later.
+            before: the last letter of the page before this one: its `last_failed` and `submission`.
+        """
+        wanted = {"operation": operation, "reason": reason, "state": state}
+        with self._read() as reader:
+            return reader.letters(Look(wanted=_given(wanted), error=error, since=since, before=before, limit=limit))
+
+    def overview(self, bound: int = 100, leads: str = "steward") -> Overview:
+        """Take one glance; nothing is counted beyond `bound`, so it costs the same whatever the store holds."""
+        now = self.now()
+        with self._read() as reader:
+            oldest = reader.rows(1)
+            lead = reader.lead(leads)
+            leader, until = lead if lead is not None and lead[1] > now else (None, None)
+            return Overview(
+                now=now,
+                bound=bound,
+                open_letters=reader.open_letters(bound),
+                parked=reader.parked(bound),
+                parked_since=oldest[0].parked_at if oldest else None,
+                leader=leader,
+                leads_until=until,
+            )
+
+
+def _given(wanted: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in wanted.items() if value}
