@@ -1,0 +1,131 @@
+"""The fields of records as commands show them. Their names are documented, so they stay."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..clock import Micros, as_datetime
+from ..records import AttemptRecord, Event, Job, Letter, Row, StepRecord
+from .payload import decoded
+
+Fields = dict[str, Any]
+
+JOBS = ("id", "task", "status", "attempts", "started_at", "key")
+DUPLICATES = ("id", "task", "status", "deduplicated_from", "started_at", "task_id", "key")
+ATTEMPTS = ("attempt", "outcome", "started_at", "ended_at", "worker", "pid", "fence", "note")
+STEPS = ("name", "state", "claimed_at", "key")
+LETTERS = ("id", "task", "state", "reason", "error_type", "attempts", "last_failed", "key")
+PARKED = ("id", "task", "status", "reason", "waited", "looked_at_again", "waits_for", "waits_for_status", "key")
+
+
+def job(record: Job) -> Fields:
+    """Show a job."""
+    return {
+        "id": record.submission,
+        "task": record.operation,
+        "task_id": record.task_id,
+        "trace_id": record.trace_id,
+        "correlation_id": record.correlation_id,
+        "caused_by": record.causation_id,
+        "key": record.key,
+        "status": record.status,
+        "deduplicated_from": record.origin,
+        "attempts": record.attempts,
+        "fence": record.fence,
+        "worker": record.worker,
+        "pid": record.pid,
+        "published_at": moment(record.published_at),
+        "started_at": moment(record.started_at),
+        "closed_at": moment(record.closed_at),
+        "lease_until": moment(record.lease_until),
+        "retry_awaited_until": moment(record.reserved_until),
+        "kept_until": moment(record.keep_until),
+        "unsettled_side_effect": record.unsettled,
+        "open_letter": record.letter,
+        "failure": decoded(record.failure),
+        "result": decoded(record.result),
+    }
+
+
+def attempt(record: AttemptRecord) -> Fields:
+    """Show an attempt that ended."""
+    return {
+        "attempt": record.nonce,
+        "retry": record.generation,
+        "outcome": record.outcome,
+        "started_at": moment(record.started_at),
+        "ended_at": moment(record.ended_at),
+        "worker": record.worker,
+        "pid": record.pid,
+        "fence": record.fence,
+        "note": record.note,
+    }
+
+
+def step(record: StepRecord) -> Fields:
+    """Show a side-effect step."""
+    return {
+        "name": record.name,
+        "key": record.key,
+        "state": record.state,
+        "attempt": record.nonce,
+        "claimed_at": moment(record.claimed_at),
+        "output": decoded(record.output),
+    }
+
+
+def letter(record: Letter) -> Fields:
+    """Show a dead letter."""
+    return {
+        "id": record.submission,
+        "task": record.operation,
+        "task_id": record.task_id,
+        "trace_id": record.trace_id,
+        "correlation_id": record.correlation_id,
+        "key": record.key,
+        "state": record.state,
+        "resolved_how": record.resolved_how,
+        "reason": record.reason,
+        "category": record.category,
+        "error_type": record.error_type,
+        "error_message": record.error_message,
+        "attempts": record.attempts,
+        "first_seen": moment(record.first_seen),
+        "last_failed": moment(record.last_failed),
+        "worker": record.worker,
+        "code_version": record.code_version,
+    }
+
+
+def parked(record: Row, owner: Job | None, now: Micros) -> Fields:
+    """Show a parked delivery, and whom it waits for."""
+    return {
+        "id": record.submission,
+        "task": record.operation,
+        "retry": record.generation,
+        "status": record.status,
+        "reason": record.reason,
+        "parked_at": moment(record.parked_at),
+        "waited": between(record.parked_at, now),
+        "looked_at_again": moment(record.wake_at),
+        "waits_for": owner.submission if owner else None,
+        "waits_for_status": owner.status if owner else None,
+        "key": owner.key if owner else "",
+    }
+
+
+def event(record: Event, *, failed_here: bool) -> Fields:
+    """Show an event of a trace."""
+    return {**asdict(record), "at": moment(record.at), "failed_here": failed_here}
+
+
+def moment(value: Micros | None) -> datetime | None:
+    """Show a stored time."""
+    return None if value is None else as_datetime(value)
+
+
+def between(start: Micros | None, end: Micros) -> timedelta | None:
+    """Show a duration; in JSON it is a number of seconds."""
+    return None if start is None else timedelta(microseconds=end - start)

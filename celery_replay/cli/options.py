@@ -1,0 +1,79 @@
+"""Options that several commands have, and the values that they take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any, TypeVar
+
+import click
+
+from ..clock import SECOND, Micros, wall
+from ..stores.reading import Position
+from .output import printable
+
+E = TypeVar("E", bound=Enum)
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_AGO = re.compile(r"(\d{1,9})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def example(line: str) -> str:
+    """Return what stands below a command's help."""
+    return f"\b\nExample:\n  celery -A shop replay {line}"
+
+
+def moment(text: str) -> Micros:
+    """Read a time: ISO text, in UTC unless it says otherwise; or how long ago, such as 30m, 2h or 7d."""
+    if ago := _AGO.fullmatch(text):
+        return wall() - int(ago[1]) * _UNITS[ago[2]] * SECOND
+    try:
+        given = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        hint = "write 2026-03-29T12:00Z, or 30m, 2h, 7d for how long ago"
+        raise click.BadParameter(f"{printable(text)!r} is no time; {hint}") from None
+    elapsed = (given if given.tzinfo else given.replace(tzinfo=timezone.utc)) - _EPOCH
+    return (elapsed.days * 86_400 + elapsed.seconds) * SECOND + elapsed.microseconds
+
+
+def page_end(text: str) -> Position:
+    """Read a time, or where a page ended: the time of its last line, a slash and its id."""
+    time, _, submission = text.partition("/")
+    return moment(time), submission
+
+
+def word(words: type[E]) -> Callable[[str], E]:
+    """Return a reader of one of an enum's words."""
+
+    def word(text: str) -> E:
+        try:
+            return words(text)
+        except ValueError:
+            known = ", ".join(member.value for member in words)
+            raise click.BadParameter(f"{printable(text)!r} is none of {known}") from None
+
+    return word
+
+
+def as_json(command: F) -> F:
+    """Add --json."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object per line, times in ISO and UTC.")(
+        command
+    )
+
+
+def limited(command: F) -> F:
+    """Add --limit."""
+    limit = click.IntRange(1, 1000)
+    return click.option("--limit", type=limit, default=50, show_default=True, help="At most so many.")(command)
+
+
+def paged(command: F) -> F:
+    """Add --since, --before and --limit."""
+    before = click.option("--before", type=page_end, help="Older than this time, or than the end of a page.")
+    since = click.option("--since", type=moment, help="Not older than 2026-03-29T12:00Z, or than 30m, 2h, 7d ago.")
+    return since(before(limited(command)))

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from celery_replay.cli import replay
+from celery_replay.trace import Recorder
+from tests.cli.conftest import kept
+from tests.conformance.callers import claims, opens, runs
+
+COMMANDS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
+
+
+def every(group, path=()):
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from every(command, (*path, name))
+
+
+COMMANDS = dict(every(replay))
+
+
+def test_the_commands_are_these():
+    assert {" ".join(path) for path, command in COMMANDS.items() if not isinstance(command, click.Group)} == {
+        "dlq list", "dlq show", "jobs find", "jobs show", "parked list", "status", "steward", "trace list",
+        "trace show",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_help_has_an_example_that_the_command_line_takes(shop, path):
+    shown = shop.types(" ".join((*path, "--help")))
+    assert shown.exit_code == 0
+    (example,) = [line.split() for line in shown.output.splitlines() if line.strip().startswith("celery -A shop")]
+    assert example[:4] == ["celery", "-A", "shop", "replay"]
+    assert tuple(example[4 : 4 + len(path)]) == path
+    if "steward" not in example:
+        assert shop.types(" ".join(example[4:])).exit_code in (0, 1)
+
+
+@pytest.mark.skipif(not COMMANDS_PAGE.exists(), reason="the docs are not beside these tests")
+def test_every_field_of_the_json_is_documented(shop):
+    shop.fails("a", kept(b"[[5], {}, {}]"))
+    owner = runs(shop.store, "owner")
+    claims(shop.store, owner)
+    opens(shop.store, "waits")
+    recorder = Recorder("trace", "n", {})
+    recorder.record("started")
+    shop.store.flush(chunks=recorder.take())
+    (failed,), (owned,) = shop.reads("jobs show a"), shop.reads("jobs show owner")
+    (letter,) = shop.reads("dlq show a")
+    parts = [failed["payload"], failed["attempts_ended"][0], owned["steps"][0]]
+    shown = [failed, letter, *parts, *shop.reads("trace show a"), *shop.reads("parked list"), *shop.reads("status")]
+
+    words = set(re.findall(r"`(\w+)`", COMMANDS_PAGE.read_text()))
+    assert {name for record in shown for name in record} - words == set()

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from celery_replay.clock import SECOND
+from celery_replay.exceptions import StoreUnavailable
+from celery_replay.runtime import use_store
+from celery_replay.stores.memory import MemoryStore
+from tests.conformance.callers import opens, runs
+
+
+class SharedStore(MemoryStore):
+    shared = True
+
+
+class AwayStore(MemoryStore):
+    def _unit(self):
+        raise StoreUnavailable("database 'replay' can't be reached: password=hunter2 \x1b[31m")
+
+    _read = _unit
+
+
+@pytest.fixture
+def shared(shop):
+    shop.store = SharedStore(shop.clock)
+    use_store(shop.app, shop.store)
+    return shop
+
+
+def test_a_store_with_a_leader_is_healthy(shared):
+    shared.store.lead("steward-1", 10 * SECOND)
+    result = shared.types("status")
+    assert result.exit_code == 0
+    assert "leader          steward-1" in result.output
+    assert "open letters    0" in result.output
+
+
+def test_without_a_leader_it_says_so_and_ends_with_one(shared):
+    result = shared.types("status")
+    assert result.exit_code == 1
+    assert "! no steward leads" in result.output
+
+
+def test_a_store_in_memory_says_that_nobody_elses_jobs_are_in_it(shop):
+    shop.store.lead("steward-1", 10 * SECOND)
+    result = shop.types("status")
+    assert result.exit_code == 1
+    assert "memory of one process" in result.output
+
+
+def test_a_store_that_is_away_is_told_in_a_sentence_without_secrets_or_escape_codes(shop):
+    use_store(shop.app, AwayStore())
+    result = shop.types("status")
+    assert result.exit_code == 1
+    assert "can't be reached: password=[redacted] \\x1b[31m" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_what_waits_is_counted_and_its_age_told(shared):
+    shared.fails("a")
+    runs(shared.store, "b")
+    opens(shared.store, "c")
+    shared.clock.now += 200 * SECOND
+    output = shared.types("status").output
+    assert "open letters    1\n" in output
+    assert "parked          1, the oldest for 3m 20s" in output
+
+
+def test_counts_stop_at_a_bound(shared):
+    for number in range(101):
+        shared.fails(str(number))
+    assert "open letters    100+" in shared.types("status").output
+
+
+def test_json_has_the_same_fields_whether_the_store_answers_or_not(shared):
+    (well,) = shared.reads("status")
+    use_store(shared.app, AwayStore())
+    (away,) = shared.reads("status")
+    assert list(well) == list(away)
+    assert (well["reachable"], away["reachable"], away["healthy"]) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["trace list", "trace show x", "jobs find --key x", "jobs show x", "dlq list", "dlq show x", "parked list"],
+)
+def test_every_other_command_ends_with_three_and_a_sentence_where_the_store_is_away(shop, line):
+    use_store(shop.app, AwayStore())
+    result = shop.types(line)
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert "[store-unavailable]" in result.stderr
+    assert "\x1b" not in result.stderr
+    assert "hunter2" not in result.stderr

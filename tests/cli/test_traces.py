@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from celery_replay.clock import SECOND
+from celery_replay.states import Outcome
+from celery_replay.trace import Recorder
+from tests.conformance.callers import closes, runs
+
+
+def tells(shop, nonce, *events, job="task"):
+    recorder = Recorder("trace", nonce, {"job": job, "worker": "w/1"})
+    for name, fields in events:
+        recorder.record(name, **fields)
+    shop.store.flush(chunks=recorder.take())
+
+
+def failing(shop):
+    job = runs(shop.store, "a", nonce="n")
+    tells(
+        shop,
+        "n",
+        ("started", {}),
+        ("step_failed", {"status": "fail", "step": "charge"}),
+        ("failed", {"status": "fail", "attributes": {"error": "ValueError", "message": "boom"}}),
+        ("dead_lettered", {}),
+    )
+    return job
+
+
+def test_the_newest_jobs_are_listed(shop):
+    runs(shop.store, "old", claim=None)
+    shop.clock.now += SECOND
+    closes(shop.store, runs(shop.store, "new", claim=None), claim=None)
+    title, *rest = shop.types("trace list").stdout.splitlines()
+    assert title.split() == ["id", "task", "status", "attempts", "started", "at", "key"]
+    assert [line.split()[:3] for line in rest] == [["new", "shop.ship", "succeeded"], ["old", "shop.ship", "open"]]
+
+
+def test_jobs_are_filtered_by_task_status_key_and_time(shop):
+    runs(shop.store, "a", key="ship:1", claim=None)
+    shop.clock.now += SECOND
+    closes(shop.store, runs(shop.store, "b", claim=None), claim=None)
+
+    def names(filters):
+        return [job["id"] for job in shop.reads(f"trace list {filters}")]
+
+    assert names("--status succeeded") == ["b"]
+    assert names("--key ship:1 --task shop.ship") == ["a"]
+    assert names("--before 2023-11-14T22:13:21Z") == ["a"]
+    assert names("--since 2023-11-14T22:13:21") == ["b"]
+
+
+def test_an_empty_store_has_nothing_to_list(shop):
+    result = shop.types("trace list")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (shop.types("trace list --json").exit_code, shop.reads("trace list")) == (1, [])
+
+
+def test_a_trace_marks_where_the_job_failed_and_says_why(shop):
+    closes(shop.store, failing(shop), Outcome.FAILED)
+    *_, marked, after, verdict = shop.types("trace show a").stdout.splitlines()
+    assert "✗ failed" in marked
+    assert marked.endswith("◀ failed here")
+    assert "dead_lettered" in after
+    assert verdict == "failed in attempt #1, after step_failed in charge: ValueError: boom"
+
+
+def test_a_job_that_ended_well_after_a_failure_has_no_mark(shop):
+    closes(shop.store, failing(shop))
+    assert "failed here" not in shop.types("trace show a").stdout
+    assert not any(event["failed_here"] for event in shop.reads("trace show a"))
+
+
+def test_the_mark_is_on_the_last_attempt_though_an_older_one_spoke_later(shop):
+    closes(shop.store, failing(shop), Outcome.FAILED)
+    tells(shop, "zombie", ("stale_write_rejected", {"status": "fail"}))
+    (marked,) = [event for event in shop.reads("trace show a") if event["failed_here"]]
+    assert (marked["name"], marked["attempt"]) == ("failed", "n")
+
+
+def test_a_failure_of_another_job_of_the_trace_is_not_this_ones(shop):
+    closes(shop.store, runs(shop.store, "a", nonce="n"), Outcome.REVOKED)
+    tells(shop, "other", ("failed", {"status": "fail"}), job="another task")
+    assert "failed here" not in shop.types("trace show a").stdout
+
+
+def test_events_in_json_have_iso_times(shop):
+    closes(shop.store, runs(shop.store, "a", nonce="n"))
+    recorder = Recorder("trace", "n", {"job": "task"})
+    recorder.record("started", at=shop.clock.now)
+    shop.store.flush(chunks=recorder.take())
+    (event,) = shop.reads("trace show a")
+    assert (event["name"], event["at"]) == ("started", "2023-11-14T22:13:20.000000Z")
+
+
+def test_an_unknown_job_ends_with_one(shop):
+    assert shop.types("trace show nobody").exit_code == 1
