@@ -58,6 +58,8 @@ class Settings:
     """Where a CLOSE waits on disk while the store is down; by default the user's and app's own temporary folder."""
     capture: str = "keys"
     """`none`, `keys` or `full`: how much of arguments and results goes into traces."""
+    app: str = ""
+    """`package.module:app`: where `manage.py celery_replay` finds the app; by default the one the project loads."""
     options: dict[str, Any] = field(default_factory=dict)
     """Passed to the store."""
 
@@ -169,6 +171,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "exclude": (_names, "a name, or a list of names; * at the end matches any ending"),
     "message_lease": (lambda value: isinstance(value, bool), "True or False"),
     "code_version": (lambda value: isinstance(value, str), "text"),
+    "app": (lambda value: isinstance(value, str), "text such as package.module:app"),
     "spool_dir": (lambda value: isinstance(value, (str, os.PathLike)), "a path"),
     "options": (lambda value: isinstance(value, dict), "a dictionary of the store's arguments"),
 }

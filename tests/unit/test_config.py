@@ -30,6 +30,7 @@ BAD = {
     "exclude": [5, [5], {"task": None}.values()],
     "message_lease": ["no", 0, "False"],
     "code_version": [5, 1.5],
+    "app": [5, ["shop.celery"]],
     "spool_dir": [5, ["/var/spool"]],
     "options": ["alias", [("alias", "replay")]],
 }
