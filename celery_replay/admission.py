@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .clock import Micros
+from .exceptions import JobError, JobExpired, KeyConflict, KeyFailed, PoisonJob, UnknownOutcome
 from .facts import Change, Delivery, Facts, alive, died, file_letter, forget_letter, park, reserved
 from .records import AttemptRecord, Job, Letter, Row, evolve
 from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
@@ -376,6 +377,25 @@ def refusal_json(reason: Reason) -> str:
     return f'{{"type": "celery_replay.refused", "message": "{reason}", "reason": "{reason}"}}'
 
 
+REFUSALS: dict[Reason, type[JobError]] = {
+    Reason.POISON: PoisonJob,
+    Reason.KEY_CONFLICT: KeyConflict,
+    Reason.KEY_FAILED: KeyFailed,
+    Reason.EFFECT_UNSETTLED: UnknownOutcome,
+    Reason.EXPIRED: JobExpired,
+}
+"""What a refusal is in the task's result."""
+
+
+def refusal(reason: Reason, key: str, holder: Job | None) -> JobError:
+    """Make the error that says why a delivery was refused, of which key, and who has that."""
+    kind = REFUSALS[reason]
+    facts = [f"key {key!r}"] if key else []
+    if holder is not None:
+        facts.append(f"its job is {holder.task_id}")
+    return kind(f"{kind().message.rstrip('.')} ({', '.join(facts)})" if facts else "")
+
+
 _CATEGORY = {
     Reason.POISON: Category.POISON,
     Reason.KEY_CONFLICT: Category.VALIDATION,
@@ -394,7 +414,7 @@ def _draft(case: Case, job: Job, reason: Reason) -> Letter:
         generation=job.generation,
         reason=reason,
         category=_CATEGORY.get(reason, Category.UNCLASSIFIED),
-        error_message=str(reason),
+        error_message=refusal(reason, job.key, case.facts.holder).message,
         attempts=max(job.attempts, 1),
         first_seen=case.now,
         last_failed=case.now,

@@ -10,15 +10,11 @@ from typing import Any
 from celery.exceptions import Ignore, Reject, Retry
 
 from . import parking
-from .admission import Admission
+from .admission import Admission, refusal
 from .attempts import Attempt
 from .clock import SECOND, Micros, micros, wall
 from .exceptions import (
-    JobExpired,
-    KeyConflict,
-    KeyFailed,
     OwnershipLost,
-    PoisonJob,
     RecordedFailure,
     ResultUnavailable,
     RolledBack,
@@ -30,14 +26,6 @@ from .states import OnIncomplete, Outcome, Reason, Verdict
 from .targets import target_of
 
 logger = logging.getLogger(__name__)
-
-_REFUSALS: dict[Reason | None, type[Exception]] = {
-    Reason.POISON: PoisonJob,
-    Reason.KEY_CONFLICT: KeyConflict,
-    Reason.KEY_FAILED: KeyFailed,
-    Reason.EFFECT_UNSETTLED: UnknownOutcome,
-    Reason.EXPIRED: JobExpired,
-}
 
 
 def execute(attempt: Attempt) -> Any:
@@ -70,8 +58,7 @@ def _answer(attempt: Attempt, admission: Admission) -> Any:
         return first_result(source)
     if verdict is Verdict.RAISE_AGAIN and source is not None:
         raise _recorded(source)
-    refusal = _REFUSALS.get(admission.reason, UnknownOutcome)
-    raise refusal
+    raise refusal(admission.reason or Reason.EFFECT_UNSETTLED, attempt.key, admission.facts.holder)
 
 
 def first_result(job: Job) -> Any:

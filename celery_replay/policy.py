@@ -8,6 +8,7 @@ import string
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .clock import Micros, micros
@@ -35,6 +36,9 @@ RESERVED = frozenset({"resources", "state", "failures", "postconditions", "inval
 """Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskPolicy:
     """One task's declarations, with the settings' defaults filled in."""
@@ -43,6 +47,8 @@ class TaskPolicy:
     signature: inspect.Signature | None
     plain_names: tuple[str, ...] | None = None
     """The parameters, where each can be passed by its position: most calls are bound by them alone."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """What parameters are where nothing is passed, as canonical JSON."""
     key: Callable[[Mapping[str, Any]], str] | None = None
     on_incomplete: OnIncomplete = OnIncomplete.DEAD_LETTER
     verify: Callable[..., Any] | None = None
@@ -89,7 +95,18 @@ class TaskPolicy:
         bound = self.bind(args, kwargs)
         if bound is None:
             return "", None
-        return self.key(bound), known or fingerprint(bound)
+        return self.key(bound), known or fingerprint(self._said(bound))
+
+    def _said(self, bound: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out what is as its default: a parameter that was added since must not make another payload of it."""
+        return {name: value for name, value in bound.items() if not self._is_default(name, value)}
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        default = self.defaults.get(name)
+        # As text, since a list comes for what was sent as a tuple. A payload of any size need not be written for that.
+        if default is None or (isinstance(value, _CONTAINERS) and default[0] not in "[{"):
+            return False
+        return canonical_json(value) == default
 
     def claim(self, key: str) -> str | None:
         """Digest a key, scoped by the operation, into what only one submission can hold."""
@@ -107,7 +124,49 @@ def check_options(cls: Any) -> None:
     _warn_of_near_misses(name, vars(cls))
     _check(name, options)
     unbound = not isinstance(inspect.getattr_static(cls, "run"), staticmethod)
-    _key_function(name, options["idempotency_key"], _signature(cls.run, unbound=unbound))
+    signature = _signature(cls.run, unbound=unbound)
+    _key_function(name, options["idempotency_key"], signature)
+    _check_hooks(name, {option: _hook(cls, option) for option in ("verify", "idempotency_key")}, signature)
+
+
+def _hook(cls: Any, option: str) -> Any:
+    """Return a hook as the bound task will have it: what is written as a method gets the task first."""
+    found = inspect.getattr_static(cls, option, None)
+    is_method = inspect.isfunction(found) and not vars(cls).get("_decorated", False)
+    return partial(found, None) if is_method else getattr(cls, option, None)
+
+
+def _check_hooks(name: str, hooks: Mapping[str, Any], signature: inspect.Signature | None) -> None:
+    """See that what is called with the task's arguments takes them: else that shows after the first crash."""
+    if signature is None:
+        return
+    plain = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    shown = ", ".join(signature.parameters) or "none"
+    by_name = {p.name: None for p in plain}
+    by_name_only = {p.name: None for p in plain if p.kind is p.KEYWORD_ONLY}
+    if not _takes(hooks["verify"], [None] * (len(plain) - len(by_name_only)), by_name_only):
+        raise ConfigurationError(
+            f"task {name}: verify= is called with the task's own arguments, ({shown}), and does not take them"
+        )
+    if not _takes(hooks["idempotency_key"], [], by_name):
+        raise ConfigurationError(
+            f"task {name}: the callable idempotency_key= is called with every parameter of the task by its name, "
+            f"({shown}), and does not take them; **others takes those that don't matter"
+        )
+
+
+def _takes(function: Any, args: list[None], kwargs: dict[str, None]) -> bool:
+    if not callable(function):
+        return True
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # written in C, and it does not say
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
@@ -127,6 +186,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         operation=task.name,
         signature=signature,
         plain_names=_plain_names(signature),
+        defaults=_defaults(signature) if key else {},
         key=key,
         on_incomplete=OnIncomplete(incomplete) if incomplete else _default_incomplete(options),
         verify=options["verify"],
@@ -156,6 +216,13 @@ def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...] | None:
     parameters = signature.parameters.values() if signature else ()
     plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     return tuple(p.name for p in parameters) if signature and plain else None
+
+
+def _defaults(signature: inspect.Signature | None) -> dict[str, str]:
+    parameters = signature.parameters.values() if signature else ()
+    rests: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
+    found = {p.name: rests.get(p.kind, p.default) for p in parameters}
+    return {name: canonical_json(value) for name, value in found.items() if value is not inspect.Parameter.empty}
 
 
 def _options(task: Any) -> dict[str, Any]:

@@ -23,9 +23,11 @@ from typing import Any
 from . import news as news_pipe
 from . import parking
 from .clock import micros, new_id
+from .exceptions import StoreUnavailable
 from .lifecycle import Ending, News
 from .records import Chunk
 from .runtime import Runtime, runtime_of, store_url
+from .stores.base import Store
 from .trace import Recorder
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,21 @@ COMMAND = "from celery_replay.steward import main; main()"
 PERIOD = 1.0
 _LEAD_TTL = 10.0
 _PRUNE_EVERY = 60.0
+
+
+def see_that_it_works(store: Store) -> None:
+    """Try a store before any work depends on it. One that can't be reached now is no reason to stop: it may come back.
+
+    Raises:
+        ConfigurationError: it can't be what was meant.
+        SchemaMismatch: its tables are missing, or of another version.
+    """
+    try:
+        store.now()
+    except StoreUnavailable:
+        logger.warning("replay.store_down", exc_info=True)
+    finally:
+        store.close_connections()
 
 
 class Steward:
@@ -50,20 +67,20 @@ class Steward:
         self._leads = leads
         self._stop = threading.Event()
         self._next_prune = 0.0
-        self._failing = False
+        self._failing: set[str] = set()
 
     def hear(self, item: News) -> None:
         """Act on news of an attempt that could not close itself."""
-        self._guarded(lambda: self._dispatch(self.runtime.store.hear(item)))
+        self._guarded("hear", lambda: self._dispatch(self.runtime.store.hear(item)))
         if item.trace_id:
             told = Recorder(item.trace_id, new_id(), {"job": item.task_id, "worker": f"{item.worker}/{item.pid}"})
             told.record(str(item.reason), status="fail")
-            self._guarded(lambda: self.runtime.store.flush(chunks=told.take()))
+            self._guarded("tell", lambda: self.runtime.store.flush(chunks=told.take()))
 
     def round(self) -> None:
         """Do what is due now."""
-        self._guarded(self._deliver_spooled)
-        self._guarded(self._lead)
+        self._guarded("spool", self._deliver_spooled)
+        self._guarded("lead", self._lead)
 
     def _lead(self) -> None:
         store = self.runtime.store
@@ -82,7 +99,7 @@ class Steward:
     def _deliver_spooled(self) -> None:
         for path, ending, chunks in self.runtime.spool.waiting():
             # Each by itself: one that the store refuses must not hold up the others.
-            self._guarded(partial(self._deliver, path, ending, chunks))
+            self._guarded("deliver", partial(self._deliver, path, ending, chunks))
 
     def _deliver(self, path: Path, ending: Ending, chunks: list[Chunk]) -> None:
         accepted, freed = self.runtime.store.close(None, ending, chunks)
@@ -94,16 +111,16 @@ class Steward:
         )
         self._dispatch(freed)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, what: str, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception:
             # Said once per outage, not once per second.
-            if not self._failing:
-                logger.warning("replay.steward_failed", exc_info=True)
-            self._failing = True
+            if what not in self._failing:
+                logger.warning("replay.steward_failed", exc_info=True, extra={"work": what})
+            self._failing.add(what)
         else:
-            self._failing = False
+            self._failing.discard(what)
 
     def run(self, inbox: int | None = None, parent: int | None = None) -> None:
         """Work until stopped, until the inbox is closed, or until the parent is gone.

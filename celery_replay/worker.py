@@ -150,7 +150,9 @@ class StewardStep(bootsteps.StartStopStep):
             self.thread = steward.Steward(runtime)
             _pipes[worker.app] = self.thread
             threading.Thread(target=self.thread.run, name="celery-replay-steward", daemon=True).start()
-        elif runtime.settings.steward != "off":
+            return
+        steward.see_that_it_works(runtime.store)
+        if runtime.settings.steward != "off":
             self._spawn(worker.app)
 
     def _spawn(self, app: Any) -> None:

@@ -6,7 +6,7 @@ import signal
 
 import click
 
-from ..steward import Steward
+from ..steward import Steward, see_that_it_works
 from . import jobs, letters, parked, status, traces
 from .access import Commands, runtime
 from .options import example
@@ -24,7 +24,9 @@ def steward(ctx: click.Context) -> None:
 
     Every worker spawns one already. Run this where workers come and go, with `replay_steward = "external"`.
     """
-    keeper = Steward(runtime(ctx))
+    found = runtime(ctx)
+    see_that_it_works(found.store)
+    keeper = Steward(found)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: keeper.stop())
     click.echo("steward: working; stop it with Ctrl-C", err=True)

@@ -43,14 +43,21 @@ def draw(
     failure = _failure(job, known)
     key = f"  key {_shown(job.key)}" if job.key else ""
     yield _paint(f"{_shown(job.operation)}  {_shown(job.task_id)}", "1", colour) + f"  {job.status}{key}"
-    numbers: dict[str, int] = {}
+    numbers = _numbers(known)
     for event in known:
         # The message is published for all of its attempts; which of them told of it says nothing.
-        number = 0 if event.name == "published" else numbers.setdefault(event.attempt, len(numbers) + 1)
+        number = 0 if event.name == "published" else numbers.get(event.attempt, 0)
         mark = _paint("  ◀ failed here", _COLOURS["fail"], colour) if event is failure else ""
         yield _line(event, number, known[0].at, colour) + mark
     if failure is not None:
-        yield f"failed in attempt #{numbers[failure.attempt]}{_after(failure, known)}: {_why(job, failure)}"
+        where = f"in attempt #{numbers[failure.attempt]}" if failure.attempt in numbers else "outside of its attempts"
+        yield f"failed {where}{_after(failure, known)}: {_why(job, failure)}"
+
+
+def _numbers(known: Iterable[Event]) -> dict[str, int]:
+    """Number the attempts in the order in which they began; what a worker's parent tells is of no attempt of its own."""
+    began = dict.fromkeys(event.attempt for event in known if event.name in ("received", "started"))
+    return {attempt: number for number, attempt in enumerate(began, 1)}
 
 
 def _story(job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord]) -> list[Event]:

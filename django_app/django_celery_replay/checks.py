@@ -13,11 +13,14 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from celery_replay import config
 from celery_replay.exceptions import ConfigurationError
+from celery_replay.runtime import open_store
 
 STORE_IN_BUSINESS_FILE = "celery_replay.E001"
 CORE_TASK_CLASS = "celery_replay.W002"
 BAD_SETTING = "celery_replay.E003"
 UNKNOWN_DATABASE = "celery_replay.E004"
+
+_SPELLING = "In a Django project settings are spelled CELERY_REPLAY_…."
 
 
 @checks.register
@@ -25,7 +28,7 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     """Check where the store is."""
     alias = _store_alias()
     if alias is None:
-        return []
+        return list(_unopenable())
     if alias not in connections.settings:
         return [
             checks.Error(
@@ -42,7 +45,8 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
             f"celery-replay's records are in the SQLite file of the database {shared[0] if shared else alias!r}.",
             hint=(
                 "SQLite locks a whole file: a record would wait for the transaction of the very task that it is "
-                "about. Add a second file to DATABASES, and a router that sends django_celery_replay there."
+                'about. Add a second file to DATABASES, name it in CELERY_REPLAY_STORE ("django://alias"), and '
+                "run `manage.py migrate --database alias` there as well as in the first."
             ),
             id=STORE_IN_BUSINESS_FILE,
         )
@@ -57,6 +61,15 @@ def _store_alias() -> str | None:
     if scheme != "django":
         return None
     return rest or router.db_for_write(ProcessedJob)
+
+
+def _unopenable() -> Iterator[checks.CheckMessage]:
+    """Say where a store that is none of Django's databases can't be made; none is connected to."""
+    named, options = (getattr(settings, f"CELERY_REPLAY_{name}", None) for name in ("STORE", "OPTIONS"))
+    try:
+        open_store(config.Settings(store=named, options=options or {}))
+    except ConfigurationError as error:
+        yield checks.Error(error.message, hint=_SPELLING, id=BAD_SETTING)
 
 
 def _file(alias: str) -> Path | None:
@@ -86,9 +99,7 @@ def _bad_settings(app: Any) -> Iterator[checks.CheckMessage]:
     try:
         config.load(app.conf)
     except ConfigurationError as error:
-        yield checks.Error(
-            error.message, hint="In a Django project settings are spelled CELERY_REPLAY_….", id=BAD_SETTING
-        )
+        yield checks.Error(error.message, hint=_SPELLING, id=BAD_SETTING)
 
 
 def _core_classes(app: Any) -> Iterator[checks.CheckMessage]:

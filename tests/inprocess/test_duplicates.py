@@ -196,7 +196,8 @@ def test_the_same_key_with_another_payload_is_a_failure_with_a_letter(lab):
         lab.log.append(amount)
         return amount
 
-    lab.get(pay.delay(5, amount=10))
+    first = pay.delay(5, amount=10)
+    lab.get(first)
     second = pay.delay(5, amount=99)
     error = lab.error(second)
 
@@ -204,6 +205,9 @@ def test_the_same_key_with_another_payload_is_a_failure_with_a_letter(lab):
     assert lab.log == [10]
     letter = lab.letter(second.id)
     assert (letter.reason, letter.category, letter.key) == (Reason.KEY_CONFLICT, "validation", "pay:5")
+    told = f"give the new intent a key of its own (key 'pay:5', its job is {first.id})"
+    assert told in str(error)
+    assert told in letter.error_message
     assert lab.settled(second.id).status is Outcome.FAILED_VALIDATION
 
 

@@ -217,6 +217,22 @@ def test_a_retry_goes_on_while_its_bookkeeping_waits(lab, store):
     assert outcomes == ["retry_scheduled", "succeeded"]
 
 
+def test_a_steward_without_a_store_says_so_once_and_again_after_it_was_well(lab, store, caplog, monkeypatch):
+    caplog.set_level(logging.WARNING)
+    steward = Steward(lab.runtime)
+
+    def lead(*_):
+        store._fail("lead")
+        return False
+
+    monkeypatch.setattr(store, "lead", lead)
+    for down in ({"lead"}, {"lead"}, {"lead"}, set(), {"lead"}):
+        store.down = down
+        steward.round()
+
+    assert [record.work for record in caplog.records if record.msg == "replay.steward_failed"] == ["lead"] * 2
+
+
 def test_a_late_close_is_refused_where_somebody_took_over(lab, store):
     @lab.task(bind=True)
     def pay(self):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kombu.utils import json as wire
 
 from celery_replay.exceptions import ConfigurationError
-from celery_replay.policy import TaskPolicy, _key_function
+from celery_replay.policy import TaskPolicy, _defaults, _key_function
 from celery_replay.serialization import canonical_json, fingerprint
 
 
@@ -61,6 +61,7 @@ def policy_for(key, function=pay):
         operation="shop.pay",
         signature=signature,
         key=_key_function("shop.pay", key, signature),
+        defaults=_defaults(signature),
         lease_us=1,
         keep_us=1,
     )
@@ -97,6 +98,32 @@ def test_any_payload_has_one_fingerprint_on_both_sides(value):
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.lists(st.integers()), min_size=2, max_size=8))
 def test_the_order_of_a_mapping_does_not_matter(mapping):
     assert fingerprint(dict(reversed(mapping.items()))) == fingerprint(mapping)
+
+
+def fingerprint_of(run, *args, **kwargs):
+    return policy_for("{order_id}", run).identify(args, kwargs)[1]
+
+
+def test_a_parameter_that_is_added_with_a_default_makes_no_other_payload():
+    before = fingerprint_of(lambda order_id: None, 5)
+
+    assert fingerprint_of(lambda order_id, express=False: None, 5) == before
+    assert fingerprint_of(lambda order_id, express=False: None, 5, express=False) == before
+    assert fingerprint_of(lambda order_id, *lines, note=None, **more: None, 5) == before
+    assert fingerprint_of(lambda order_id, express=False: None, 5, express=True) != before
+    assert fingerprint_of(lambda order_id, express=False: None, 5, 0) != before
+    assert fingerprint_of(lambda order_id, *lines: None, 5, 1) != before
+
+
+@pytest.mark.parametrize("default", [(), (1, 2), {"a": (1,)}, Decimal("1.5"), 0.1, "x", None, Colour.RED], ids=repr)
+def test_a_default_that_is_passed_is_the_default_before_and_after_the_wire(default):
+    def pay(order_id, option=default): ...
+
+    assert {
+        fingerprint_of(pay, 5),
+        fingerprint_of(pay, 5, default),
+        fingerprint_of(pay, 5, over_the_wire(default)),
+    } == {fingerprint_of(lambda order_id: None, 5)}
 
 
 @pytest.mark.parametrize(

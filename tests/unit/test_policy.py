@@ -10,7 +10,7 @@ from celery_replay import ReplayTask
 from celery_replay.clock import SECOND
 from celery_replay.config import load
 from celery_replay.exceptions import ConfigurationError
-from celery_replay.policy import OPTIONS, compile_policy
+from celery_replay.policy import OPTIONS, check_options, compile_policy
 from celery_replay.states import AckMode, OnIncomplete
 
 BAD_OPTIONS = {
@@ -88,6 +88,37 @@ def test_a_key_that_names_an_unknown_parameter_is_an_error_that_lists_the_parame
 def test_a_bound_tasks_self_is_no_parameter_of_its_key(declare):
     with pytest.raises(ConfigurationError, match=r"names 'self'"):
         declare(ship_bound, bind=True, idempotency_key="{self}")
+
+
+@pytest.mark.parametrize("hook", [lambda: None, lambda order_id: None, lambda order_id, carrier, express, more: None])
+def test_a_hook_that_does_not_take_the_tasks_arguments_is_an_error(declare, hook):
+    with pytest.raises(ConfigurationError, match=r"verify= is called with the task's own arguments, \(order_id, carr"):
+        declare(verify=hook)
+
+
+def test_a_key_function_that_does_not_take_every_parameter_is_an_error(declare):
+    with pytest.raises(
+        ConfigurationError, match=r"idempotency_key= is called with every parameter .* \*\*others takes"
+    ):
+        declare(idempotency_key=lambda order_id: f"ship:{order_id}")
+
+    declare(idempotency_key=lambda order_id, **others: f"ship:{order_id}")
+
+
+def test_a_hook_written_as_a_method_takes_the_task_first(app):
+    class Ship(ReplayTask):
+        name = "shop.ship"
+
+        def run(self, order_id):
+            return order_id
+
+        def verify(self, order_id):
+            return None
+
+    app.register_task(Ship)
+    Ship.verify = lambda order_id: None
+    with pytest.raises(ConfigurationError, match="verify= is called"):
+        check_options(Ship)
 
 
 def test_a_key_in_positions_is_an_error(declare):
@@ -230,8 +261,8 @@ def test_the_setting_for_a_store_that_is_down_gives_way_to_the_tasks_own(app, de
         ({}, "dead_letter"),
         ({"idempotency_key": "{order_id}"}, "dead_letter"),
         ({"atomic": "default"}, "resume"),
-        ({"verify": print}, "verify"),
-        ({"verify": print, "on_incomplete": "resume"}, "resume"),
+        ({"verify": lambda *_, **__: None}, "verify"),
+        ({"verify": lambda *_, **__: None, "on_incomplete": "resume"}, "resume"),
     ],
 )
 def test_what_happens_after_a_crash_follows_from_what_is_declared(declare, options, word):
@@ -265,7 +296,7 @@ def test_celerys_own_tasks_and_those_that_the_settings_name_are_left_alone(decla
 def test_hooks_given_to_the_decorator_are_called_with_the_tasks_arguments_only(declare):
     task = declare(
         idempotency_key=lambda order_id, **_: f"k{order_id}",
-        verify=lambda *a: a,
+        verify=lambda *a, **_: a,
     )
 
     policy = policy_of(task)

@@ -44,6 +44,16 @@ def test_attempts_are_numbered_in_the_order_in_which_they_began() -> None:
     assert lines[0] == "+    0.000s      · published"
 
 
+def test_what_a_workers_parent_tells_is_of_no_attempt() -> None:
+    events = [
+        Event(name="started", at=1, attempt="a"),
+        Event(name="worker_lost", at=2, status="fail", attempt="parent"),
+        Event(name="started", at=3, attempt="b"),
+    ]
+    _, *lines = timeline.draw(JOB, events)
+    assert [line[13:15] for line in lines] == ["#1", "  ", "#2"]
+
+
 def test_copies_of_one_message_tell_of_one_publishing() -> None:
     events = [Event(name="published", at=5, attempt=nonce) for nonce in ("a", "b")]
     events.append(Event(name="published", at=9, attempt="c"))
