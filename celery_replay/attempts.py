@@ -14,12 +14,12 @@ from typing import Any
 from celery._state import _task_stack
 from celery.app.task import get_actual_ignore_result
 from celery.backends.base import DisabledBackend
-from celery.exceptions import Reject
+from celery.exceptions import Reject, WorkerShutdown, WorkerTerminate
 
 from . import headers, parking, signals
 from .admission import Admission, Ask
 from .clock import SECOND, Micros, micros, new_id
-from .exceptions import OwnershipLost
+from .exceptions import OwnershipLost, StoreUnavailable
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
@@ -34,7 +34,8 @@ from .trace import Recorder
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_TRIES = (0.1, 0.5, 1.0)
+_TRIES = (0.1, 0.5, 1.0)
+"""Seconds between them, where the store is away in the middle of an attempt."""
 _CLOSE_PATIENCE_S = 5.0
 """No more tries after that: a store that does not answer makes each of them long."""
 
@@ -61,6 +62,11 @@ class Attempt:
         self.job: Job | None = None
         self.closed: Outcome | None = None
         self.replaced = False
+        self.retry_at: Micros | None = None
+        """When the retry is due that the body has published."""
+        self.unsure = False
+        """The store did not answer OPEN: nobody knows whether it did what it was asked."""
+        self._ending: Ending | None = None
         self.doubts: set[str] = set()
         """Keys of side effects of which this attempt does not know whether they happened."""
         self.published = 0
@@ -86,7 +92,7 @@ class Attempt:
             submission=self.stamp.submission,
             operation=task.name,
             generation=self.generation,
-            message=lambda: parking.keep(self.request, args, kwargs, task.serializer),
+            message=parking.keeper(self.request, args, kwargs, task.serializer),
         )
 
     # What a task may ask
@@ -109,6 +115,9 @@ class Attempt:
     @property
     def is_lost(self) -> bool:
         """Has another attempt taken over, or could the lease not be renewed in time?"""
+        if self.job is None:
+            # Without the store, the task's policy lets it run unprotected: there is nothing to lose.
+            return False
         silent = time.monotonic() - self._renewed_at
         return self._ownership_lost or silent > self.policy.lease_us / SECOND
 
@@ -167,7 +176,7 @@ class Attempt:
             claim=self.claim,
             fingerprint=self.fingerprint,
             published_at=stamp.published_at,
-            expires_at=_moment(request.expires),
+            expires_at=moment(request.expires),
             lease_us=policy.lease_us,
             canvas_us=runtime.canvas_us,
             keep_us=policy.keep_us,
@@ -198,11 +207,20 @@ class Attempt:
             return self.closed is not Outcome.REFUSED
         # From here on what is buffered is CLOSE's to write.
         self.runtime.heartbeat.remove(self)
+        self._ending = self._ending or self._end(outcome, result, error, reserve_us)
+        accepted = self._deliver(self._ending)
+        self.closed = outcome if accepted else Outcome.REFUSED
+        signals.send(signals.attempt_closed, sender=self.task, outcome=self.closed, attempt=self)
+        return accepted
+
+    def _end(self, outcome: Outcome, result: Any, error: BaseException | None, reserve_us: Micros) -> Ending:
+        """Write down how the attempt ended."""
         encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
         failure = failure_of(error, self._reason(outcome, error)) if error is not None and outcome.failing else None
         self._record_end(outcome, failure, error)
-        self._announces = self._has_canvas() and outcome is not Outcome.IGNORED
-        ending = Ending(
+        quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
+        self._announces = self._has_canvas() and not quiet
+        return Ending(
             delivery=self.delivery,
             nonce=self.nonce,
             claim=self.claim,
@@ -216,6 +234,8 @@ class Attempt:
             failure=failure,
             failure_json=failure_json(failure) if failure else None,
             unsettled=bool(self.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
+            unsure=self.unsure,
+            strike=outcome is Outcome.INTERRUPTED and _by_its_own_hand(error),
             steps=tuple(self._steps),
             code_version=self.runtime.settings.code,
             worker=self.worker,
@@ -223,22 +243,32 @@ class Attempt:
             fence=self.fence,
             started_at=self.job.started_at if self.job else 0,
         )
-        accepted = self._deliver(ending)
-        self.closed = outcome if accepted else Outcome.REFUSED
-        signals.send(signals.attempt_closed, sender=self.task, outcome=self.closed, attempt=self)
-        return accepted
+
+    def claim_step(self, record: StepRecord) -> tuple[bool, StepRecord | None]:
+        """Write a step ahead; a store that is away for a moment is waited for, since the body can't be undone."""
+        assert self.job is not None
+        for pause in _TRIES:
+            try:
+                return self.runtime.store.claim_step(self.job, record, self.delivery)
+            except StoreUnavailable:
+                time.sleep(pause)
+        return self.runtime.store.claim_step(self.job, record, self.delivery)
 
     def _deliver(self, ending: Ending) -> bool:
         chunks = self.recorder.take()
+        if ending.unsure:
+            # The store is away, and nobody waits for this.
+            self._spool(ending, chunks)
+            return True
         patient_until = time.monotonic() + _CLOSE_PATIENCE_S
-        for pause in (*_CLOSE_TRIES, None):
+        for pause in (*_TRIES, None):
             try:
                 accepted, freed = self.runtime.store.close(self.job, ending, chunks)
             except Exception:
                 logger.warning("replay.close_failed", exc_info=True, extra={"submission": self.submission})
                 if pause is None or time.monotonic() > patient_until:
                     self._spool(ending, chunks)
-                    return True
+                    return ending.outcome is not Outcome.REFUSED
                 time.sleep(pause)
             else:
                 if not accepted:
@@ -286,6 +316,7 @@ class Attempt:
             self.runtime.heartbeat.write(chunks)
         if self._announces:
             self.runtime.heartbeat.advanced(self.submission)
+        self.dispatch_freed()
 
     def derived_submission(self, task_name: str) -> str:
         """Name a message that the tracer publishes, so that a second tracer of this job gives it the same name."""
@@ -397,6 +428,13 @@ class Attempt:
             self.recorder.record("dead_lettered")
 
 
+def _by_its_own_hand(error: BaseException | None) -> bool:
+    """Did the body end its process? A shutdown, or a signal, which billiard shows as a negative code, did not."""
+    if not isinstance(error, SystemExit) or isinstance(error, (WorkerShutdown, WorkerTerminate)):
+        return False
+    return not (isinstance(error.code, int) and error.code < 0)
+
+
 def current_attempt() -> Attempt | None:
     """Return the attempt that runs in this thread or greenlet, also from within tasks that it calls as functions."""
     for task in reversed(_task_stack.stack or ()):
@@ -418,7 +456,8 @@ def record(name: str, /, **attributes: Any) -> None:
         attempt.record(name, **attributes)
 
 
-def _moment(value: Any) -> Micros | None:
+def moment(value: Any) -> Micros | None:
+    """Read a time as Celery has it in messages; None where it is none."""
     if value is None:
         return None
     if isinstance(value, str):

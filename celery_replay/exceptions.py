@@ -55,6 +55,8 @@ class StoreUnavailable(StoreError):
     """The store can't be reached now; the task's `on_store_error` decides."""
 
     id = "store-unavailable"
+    sent: bool = True
+    """May it have done what it was asked, so that only its answer is missing?"""
 
 
 class SchemaMismatch(StoreError):

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
 
 from . import parking
 from .admission import Admission, refusal
 from .attempts import Attempt
-from .clock import SECOND, Micros, micros, wall
+from .clock import Micros, wall
 from .exceptions import (
     OwnershipLost,
     RecordedFailure,
@@ -27,6 +27,8 @@ from .targets import target_of
 
 logger = logging.getLogger(__name__)
 
+_ELSEWHERE = "ownership lost: the job goes on elsewhere"
+
 
 def execute(attempt: Attempt) -> Any:
     """Run the body of an attempt's task, if the store admits the delivery.
@@ -40,7 +42,12 @@ def execute(attempt: Attempt) -> Any:
     """
     try:
         admission = attempt.open()
-    except Exception:  # a store of a third party may raise anything
+    except SoftTimeLimitExceeded as error:
+        if not _closed_as(attempt, error):
+            raise Ignore(_ELSEWHERE) from error
+        raise
+    except Exception as error:  # a store of a third party may raise anything
+        attempt.unsure = getattr(error, "sent", True)
         return _without_store(attempt)
     if admission.verdict is Verdict.RUN:
         return _run(attempt, admission)
@@ -87,9 +94,11 @@ def _without_store(attempt: Attempt) -> Any:
         extra={"task": attempt.task.name, "policy": "open" if attempt.policy.fail_open else "closed"},
     )
     if attempt.policy.fail_open:
-        return attempt.task.run(*attempt.args, **attempt.kwargs)
+        return _unprotected(attempt)
     if attempt.request.is_eager:
         raise  # noqa: PLE0704 - called where the store's error is handled; there is no message to come again
+    if attempt.unsure:
+        attempt.close(Outcome.REQUEUED)
     try:
         delay = attempt.runtime.settings.store_retry_delay
         parking.publish(attempt.runtime.app, attempt.delivery.message(), delay)
@@ -98,20 +107,50 @@ def _without_store(attempt: Attempt) -> Any:
     raise Ignore("store down: the same delivery comes again")
 
 
+def _unprotected(attempt: Attempt) -> Any:
+    """Run without the store; if it may have opened the attempt all the same, it is told later how that ended."""
+    try:
+        result = attempt.task.run(*attempt.args, **attempt.kwargs)
+    except BaseException as error:
+        if attempt.unsure:
+            _closed_as(attempt, error)
+        raise
+    if attempt.unsure:
+        attempt.close(Outcome.SUCCEEDED, result=result)
+    return result
+
+
 def _run(attempt: Attempt, admission: Admission) -> Any:
     attempt.started()
     attempt.runtime.heartbeat.add(attempt)
     try:
         result = _body(attempt, admission)
     except BaseException as error:
-        outcome, reserve_us = _outcome(attempt, error)
-        accepted = attempt.close(outcome, error=error, reserve_us=reserve_us)
-        if not accepted and isinstance(error, Exception):
-            raise Ignore("ownership lost: the job goes on elsewhere") from error
+        if not _closed_as(attempt, error) and isinstance(error, Exception):
+            raise Ignore(_ELSEWHERE) from error
         raise
-    if not attempt.close(Outcome.SUCCEEDED, result=result):
-        raise Ignore("ownership lost: the job goes on elsewhere")
+    ended = (Outcome.SUCCEEDED, 0) if attempt.retry_at is None else (Outcome.RETRY_SCHEDULED, _until_retry(attempt))
+    if not _closed(attempt, *ended, result=result):
+        raise Ignore(_ELSEWHERE)
     return result
+
+
+def _closed_as(attempt: Attempt, error: BaseException) -> bool:
+    outcome, reserve_us = _outcome(attempt, error)
+    return _closed(attempt, outcome, reserve_us, error=error)
+
+
+def _closed(attempt: Attempt, outcome: Outcome, reserve_us: Micros, **how: Any) -> bool:
+    try:
+        return attempt.close(outcome, reserve_us=reserve_us, **how)
+    except SoftTimeLimitExceeded:
+        # It is meant for the body, and that has ended.
+        return attempt.close(outcome, reserve_us=reserve_us, **how)
+
+
+def _until_retry(attempt: Attempt) -> Micros:
+    """Say how long the key waits for the retry that the body has published."""
+    return max(0, (attempt.retry_at or 0) - wall()) + attempt.runtime.redelivery_us
 
 
 def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
@@ -119,7 +158,7 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
     wait: Micros = 0
     match error:
         case Retry():
-            outcome, wait = Outcome.RETRY_SCHEDULED, _wait_for_retry(attempt, error)
+            outcome, wait = Outcome.RETRY_SCHEDULED, _until_retry(attempt)
         case Ignore() if attempt.replaced:
             outcome, wait = Outcome.SUPERSEDED, attempt.runtime.redelivery_us
         case Ignore():
@@ -138,17 +177,6 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
         case _:
             outcome = Outcome.INTERRUPTED
     return outcome, wait
-
-
-def _wait_for_retry(attempt: Attempt, error: Retry) -> Micros:
-    when = error.when
-    if when is None:
-        delay = 0.0
-    elif isinstance(when, (int, float)):
-        delay = float(when)
-    else:
-        delay = max(0.0, when.timestamp() - wall() / SECOND)
-    return micros(delay) + attempt.runtime.redelivery_us
 
 
 def _body(attempt: Attempt, admission: Admission) -> Any:

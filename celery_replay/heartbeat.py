@@ -50,6 +50,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._wanted = threading.Event()
+        self._sooner = threading.Event()
         self._thread: threading.Thread | None = None
         self._attempts: dict[str, Beating] = {}
         self._due: dict[str, float] = {}
@@ -60,9 +61,14 @@ class Heartbeat:
     def add(self, attempt: Beating) -> None:
         """Keep an attempt's lease until `remove`."""
         nonce = attempt.pulse.nonce
+        period = _period(attempt.pulse)
         with self._lock:
             self._attempts[nonce] = attempt
-            self._due[nonce] = time.monotonic() + _period(attempt.pulse)
+            self._due[nonce] = time.monotonic() + period
+        if period < self._interval:
+            # Leases are renewed in time, however seldom events are to be written.
+            self._interval = period
+            self._sooner.set()
         self._want()
 
     def remove(self, attempt: Beating) -> None:
@@ -103,7 +109,8 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             self._wanted.wait()
-            time.sleep(self._interval)
+            self._sooner.wait(self._interval)
+            self._sooner.clear()
             self.beat()
             with self._lock:
                 if not (self._attempts or self._advanced or self._loose):

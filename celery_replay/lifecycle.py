@@ -45,6 +45,10 @@ class Ending:
     failure_json: str | None = None
     unsettled: bool = False
     """A side effect's end is still unknown."""
+    unsure: bool = False
+    """The attempt does not know whether the store ever opened it. Where that is not so, nothing is done."""
+    strike: bool = False
+    """INTERRUPTED by the body itself, which ended its process: it counts towards the poison cap."""
     steps: tuple[StepRecord, ...] = ()
     """Steps that were settled (or, without effect, given up) since the last flush."""
     code_version: str = ""
@@ -82,7 +86,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         # The answer to this very CLOSE was lost on the way.
         return Closing(facts=facts, accepted=True, wakes=job.identity if job.waiters else None)
     if job is None or not owns(job, ending.nonce, ending.claim, closing=True):
-        return _refused(facts, ending, now)
+        return Closing(facts=facts, accepted=False) if ending.unsure else _refused(facts, ending, now)
     if ending.outcome is Outcome.REFUSED:
         return _stepped_down(facts, ending, now)
     record = attempt_of(job, ending.outcome, now)
@@ -95,7 +99,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         lease_until=None,
         closed_at=now,
         message=None,
-        strikes=0,
+        strikes=job.strikes + 1 if ending.strike else 0,
         unsettled=ending.unsettled,
         keep_until=now + ending.keep_us,
     )

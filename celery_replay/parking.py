@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable, Mapping
+import marshal
+import math
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -34,6 +36,7 @@ _OF_THE_WAY = frozenset(
 """Properties that are kept elsewhere, or made anew for each message."""
 _OF_RABBITMQ = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Headers that it writes on the way, delays included; in a message sent anew it takes them for the sign of a cycle."""
+_FIXED = (str, bytes, int, float, bool, type(None))
 _EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
@@ -77,6 +80,33 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
     )
 
 
+def keeper(request: Any, args: Any, kwargs: Any, serializer: str) -> Callable[[], bytes]:
+    """Return a function that packs a delivery as it is now, though the body may have changed its arguments by then.
+
+    Most deliveries are never packed, so only what can change is copied, by the fastest means that there are.
+    """
+    if all(isinstance(value, _FIXED) for value in (*args, *kwargs.values())):
+        return lambda: keep(request, args, kwargs, serializer)
+    try:
+        copied = marshal.dumps((args, kwargs))
+    except ValueError:  # more than plain data
+        return _packed_now(request, args, kwargs, serializer)
+
+    def pack_copy() -> bytes:
+        copied_args, copied_kwargs = marshal.loads(copied)
+        return keep(request, copied_args, copied_kwargs, serializer)
+
+    return pack_copy
+
+
+def _packed_now(request: Any, args: Any, kwargs: Any, serializer: str) -> Callable[[], bytes]:
+    try:
+        packed = keep(request, args, kwargs, serializer)
+    except Exception:  # an eager call's arguments need not be fit to be sent
+        return lambda: keep(request, args, kwargs, serializer)
+    return lambda: packed
+
+
 def _serializer(fields: Mapping[str, Any], default: str) -> str:
     """Find the name of the serializer that the message came with."""
     return str(codecs.registry.type_to_name.get(fields.get("content_type"), default))
@@ -91,8 +121,9 @@ def publish(app: Any, message: bytes, delay: float = 0) -> None:
     kept = unpack(message)
     headers = {**kept["headers"], "eta": _eta(delay)}
     properties = {**kept["properties"], **{name: kept[name] for name in ("correlation_id", "reply_to", "priority")}}
-    if "expiration" in properties:
-        properties["expiration"] = float(properties["expiration"]) / 1000  # kombu takes seconds, the wire milliseconds
+    expiration = _seconds(properties.pop("expiration", None))
+    if expiration is not None:
+        properties["expiration"] = expiration
     exchange, routing_key = kept["exchange"], kept["routing_key"]
     if not (exchange or routing_key):
         # An eager call came by no route.
@@ -110,6 +141,15 @@ def publish(app: Any, message: bytes, delay: float = 0) -> None:
             retry_policy={"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 1},
             **{name: value for name, value in properties.items() if value is not None},
         )
+
+
+def _seconds(expiration: Any) -> float | None:
+    """Return an expiration as kombu takes it; on the wire it is milliseconds, or whatever somebody wrote there."""
+    try:
+        found = float(expiration) / 1000
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) and found >= 0 else None
 
 
 def _eta(delay: float) -> str | None:

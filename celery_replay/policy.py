@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import string
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -273,7 +274,7 @@ def _one_of(*words: str) -> Callable[[Any], bool]:
 
 
 def _seconds(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 1
 
 
 _GOOD: dict[str, Callable[[Any], bool]] = {

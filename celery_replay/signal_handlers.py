@@ -12,7 +12,7 @@ from celery import current_app
 from celery import signals as celery_signals
 
 from . import headers, runtime
-from .attempts import Attempt, current_attempt
+from .attempts import Attempt, current_attempt, moment
 from .clock import new_id, wall
 from .failures import failure_json, failure_of
 from .headers import Stamp
@@ -55,11 +55,16 @@ def _stamp(name: str, body: Any, table: dict[str, Any]) -> None:
     # Its own name, too: another task may be published under the same id.
     same_job = attempt is not None and (attempt.request.id, attempt.task.name) == (table.get("id"), name)
     replacement = present is not None and present.operation is not None and table.get("replaced_task_nesting")
-    if present is not None and (table.get("retries") or replacement or same_job):
-        headers.write(table, replace(present, published_at=wall()))
-        return
-    if attempt is not None and same_job:
-        headers.write(table, replace(attempt.stamp, published_at=wall()))
+    retries = table.get("retries") or 0
+    # A task that publishes itself anew, under the same id, begins another job: only a retry goes on with this one.
+    retry = retries > (attempt.request.retries or 0) if attempt is not None and same_job else bool(retries)
+    if attempt is not None and same_job and retry:
+        attempt.retry_at = moment(table.get("eta")) or wall()
+    carried_on = present if retry or replacement else None
+    if carried_on is None and same_job and retry and attempt is not None:
+        carried_on = attempt.stamp
+    if carried_on is not None:
+        headers.write(table, replace(carried_on, published_at=wall()))
         return
     stamp = _new_stamp(name, body, table, attempt)
     headers.write(table, stamp)

@@ -103,7 +103,7 @@ class _Step:
         own = attempt.known_step(record.key)
         if own is not None and own.state is StepState.SETTLED:
             return self._recorded(attempt, own)
-        owned, earlier = attempt.runtime.store.claim_step(attempt.job, record, attempt.delivery)
+        owned, earlier = attempt.claim_step(record)
         if not owned:
             attempt.lost()
             raise OwnershipLost

@@ -18,7 +18,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from celery import Celery
 
 from . import news as news_pipe
 from . import parking
@@ -154,8 +157,31 @@ class Steward:
 def hand_over(app: Any) -> bytes:
     """Pack what a spawned steward needs, as Celery does for a spawned pool: the app, to be sent by a private pipe."""
     store = store_url(runtime_of(app).settings)
-    body = pickle.dumps((os.getpid(), list(sys.path), store, pickle.dumps(app)))
+    parts = app.__reduce_keys__()
+    parts["changes"] = {name: value for name, value in parts["changes"].items() if _travels(name, value)}
+    parts["config_source"] = _by_name(parts["config_source"])
+    kind = type(app) if _travels("app", type(app)) else Celery
+    packed = pickle.dumps((kind, {name: part for name, part in parts.items() if _travels(name, part)}))
+    body = pickle.dumps((os.getpid(), list(sys.path), store, packed))
     return struct.pack(">Q", len(body)) + body
+
+
+def _by_name(source: Any) -> Any:
+    """Name where settings come from, if that is a module or a class: the other process can import it."""
+    if isinstance(source, ModuleType):
+        return source.__name__
+    return f"{source.__module__}:{source.__qualname__}" if isinstance(source, type) else source
+
+
+def _travels(name: str, value: Any) -> bool:
+    """Can a process that imports none of the project's scripts be given this? A steward needs no router, say."""
+    try:
+        travels = b"__main__" not in pickle.dumps(value)
+    except Exception:  # functions without a name, locks, sockets
+        travels = False
+    if not travels:
+        logger.debug("replay.steward_goes_without", extra={"setting": name})
+    return travels
 
 
 def main() -> None:
@@ -164,7 +190,8 @@ def main() -> None:
     (length,) = struct.unpack(">Q", _exactly(8))
     parent, path, store, packed = pickle.loads(_exactly(length))  # noqa: S301 - from the parent's own memory
     sys.path[:] = path
-    app = pickle.loads(packed)  # noqa: S301
+    kind, parts = pickle.loads(packed)  # noqa: S301
+    app = kind(**parts, set_as_current=False)
     app.conf.replay_store = store
     runtime = runtime_of(app)
     Steward(runtime, leads=runtime.settings.steward == "embedded").run(inbox=0, parent=parent)

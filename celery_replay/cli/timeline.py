@@ -55,7 +55,7 @@ def draw(
 
 
 def _numbers(known: Iterable[Event]) -> dict[str, int]:
-    """Number the attempts in the order in which they began; what a worker's parent tells is of no attempt of its own."""
+    """Number the attempts in the order in which they began; what a worker's parent tells is of none."""
     began = dict.fromkeys(event.attempt for event in known if event.name in ("received", "started"))
     return {attempt: number for number, attempt in enumerate(began, 1)}
 

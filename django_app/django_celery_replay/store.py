@@ -133,14 +133,15 @@ class DjangoStore(Store):
         Args:
             keep: leave the connection with whoever did the work.
         """
-        try:
-            return self._try(work, keep, fresh=False)
-        except _Lost:
-            pass
-        try:
-            return self._try(work, keep, fresh=True)
-        except _Lost as lost:
-            raise StoreUnavailable(f"database {self.alias!r} can't be reached: {lost}") from lost.__cause__
+        sent = False
+        for fresh in (False, True):
+            try:
+                return self._try(work, keep, fresh)
+            except _Lost as error:
+                lost, sent = error, sent or error.sent
+        unavailable = StoreUnavailable(f"database {self.alias!r} can't be reached: {lost}")
+        unavailable.sent = sent
+        raise unavailable from lost.__cause__
 
     def _try(self, work: Callable[[Link], T], keep: bool, fresh: bool) -> T:
         link = self._take(fresh)
@@ -153,7 +154,7 @@ class DjangoStore(Store):
             else:
                 self._pool.give(link)
             if trouble is Trouble.LOST:
-                raise _Lost(str(error)) from error
+                raise _Lost(str(error), sent=True) from error
             if trouble is Trouble.CONTENTION:
                 raise Contention(str(error)) from error
             raise StoreError(f"database {self.alias!r} refused a statement: {error}") from error
@@ -168,7 +169,7 @@ class DjangoStore(Store):
         try:
             return self._pool.take(fresh)
         except Error as error:
-            raise _Lost(str(error)) from error
+            raise _Lost(str(error), sent=False) from error
 
     @contextmanager
     def _read(self) -> Iterator[Reader]:
@@ -228,4 +229,8 @@ class DjangoStore(Store):
 
 
 class _Lost(Exception):
-    """The connection went away."""
+    """The connection went away, perhaps with a statement under way."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent

@@ -54,7 +54,7 @@ class Failing(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("celery_replay.attempts._CLOSE_TRIES", (0.01, 0.01))
+    monkeypatch.setattr("celery_replay.attempts._TRIES", (0.01, 0.01))
 
 
 @pytest.fixture
