@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig
-from django.conf import settings
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from celery_replay import config
 from celery_replay.exceptions import ConfigurationError
+
+from .conf import store_alias
 
 STORE_IN_BUSINESS_FILE = "celery_replay.E001"
 CORE_TASK_CLASS = "celery_replay.W002"
@@ -23,7 +24,7 @@ UNKNOWN_DATABASE = "celery_replay.E004"
 @checks.register
 def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check where the store is."""
-    alias = _store_alias()
+    alias = store_alias()
     if alias is None:
         return []
     if alias not in connections.settings:
@@ -47,16 +48,6 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
             id=STORE_IN_BUSINESS_FILE,
         )
     ]
-
-
-def _store_alias() -> str | None:
-    """Return the alias of the store's database, if that is where the store is."""
-    from .models import ProcessedJob
-
-    scheme, _, rest = (getattr(settings, "CELERY_REPLAY_STORE", None) or "django").partition("://")
-    if scheme != "django":
-        return None
-    return rest or router.db_for_write(ProcessedJob)
 
 
 def _file(alias: str) -> Path | None:
