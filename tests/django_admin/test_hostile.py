@@ -8,6 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from django_celery_replay.models import ProcessedJob
+from django_celery_replay.store import DjangoStore
 from tests.django_admin.builders import attempt, job, letter, message, row, step, trace
 from tests.django_admin.conftest import Page, Put, tags_of
 
@@ -96,3 +98,9 @@ def test_hostile_names_have_pages_and_are_found(put: Put, page: Page, text: str)
 def test_escaped_text_that_was_cut_is_shown_as_it_is(put: Put, page: Page) -> None:
     put(letter(error_message="\x00" * 1_000))
     assert "\\x00\\x00" in page("deadletter/")
+
+
+def test_words_of_a_newer_version_are_listed(put: Put, page: Page, store: DjangoStore) -> None:
+    put(job(), letter())
+    ProcessedJob.objects.using(store.alias).update(status="half_<b>done</b>")
+    assert "half &lt;b&gt;done&lt;/b&gt;" in page("processedjob/")

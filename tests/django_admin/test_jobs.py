@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.test import Client
+
 from celery_replay.clock import SECOND
 from celery_replay.states import Outcome
 from tests.django_admin.builders import NOW, attempt, job, letter, row, step, trace
@@ -15,8 +19,8 @@ def test_a_list_names_what_ran_and_how_it_ended(put: Put, page: Page) -> None:
     assert "1 in all" in text
 
 
-def test_times_are_the_readers_own(put: Put, page: Page, settings: object) -> None:
-    settings.TIME_ZONE = "Asia/Tokyo"  # type: ignore[attr-defined]
+def test_times_are_the_readers_own(put: Put, page: Page, settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
     put(job())
     assert "2023-11-15 07:13:20.000 JST" in text_of(page("processedjob/s/change/"))
 
@@ -141,8 +145,24 @@ def test_a_very_long_trace_is_cut(put: Put, page: Page) -> None:
     assert "event-2" not in text
 
 
-def test_what_is_not_there_is_said_at_the_start_page(visitor: object) -> None:
+def test_what_is_not_there_is_not_found(visitor: Client) -> None:
     for key in ("nothing", "a%00b"):
-        response = visitor.get(f"/admin/django_celery_replay/processedjob/{key}/change/")  # type: ignore[attr-defined]
-        assert response.status_code == 302
-        assert response["Location"] == "/admin/"
+        assert visitor.get(f"/admin/django_celery_replay/processedjob/{key}/change/").status_code == 404
+
+
+def test_results_and_outputs_are_redacted(put: Put, page: Page) -> None:
+    put(job(result='{"receipt": "R-77", "api_key": "sk-1"}'), step(output='{"card_token": "4242"}'))
+    text = text_of(page("processedjob/s/change/"))
+    assert 'Result { "receipt": "R-77", "api_key": "[redacted]" }' in text
+    assert '{ "card_token": "[redacted]" }' in text
+    assert "sk-1" not in text
+    assert "4242" not in text
+
+
+def test_results_that_can_not_be_shown_are_told_of(put: Put, page: Page) -> None:
+    for result, said in (
+        ("what", "4 characters that are no JSON."),
+        (f'"{"x" * 600_000}"', "600,002 characters of JSON"),
+    ):
+        put(job(result=result))
+        assert said in text_of(page("processedjob/s/change/"))

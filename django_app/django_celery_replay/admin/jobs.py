@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import Model, Q
 
 from celery_replay.clock import SECOND
 from celery_replay.records import Job
@@ -16,7 +16,7 @@ from .. import models
 from ..tables import JOBS
 from ..text import token
 from . import payloads, timelines
-from .display import NONE, badge, column, lasting, short_moment, shown, stored_badge
+from .display import NONE, badge, column, lasting, short_moment, shown, stored_badge, stored_word
 from .facts import Group, attempt_lines, evidence, failure, ownership, step_lines, timing
 from .filters import JobStatus, TaskFilter, TimeFilter
 from .pages import RecordAdmin
@@ -105,8 +105,8 @@ class ProcessedJobAdmin(RecordAdmin):
             *failure(job),
             ("Result taken from", self._job_link(job.origin)),
             *evidence(job),
-            ("Dead letter", self._other(models.DeadLetter, job)),
-            ("Parked", self._other(models.ParkedJob, job)),
+            ("Dead letter", self._other(models.DeadLetter, job, "state")),
+            ("Parked", self._other(models.ParkedJob, job, "status")),
         ]
 
     def _job_link(self, submission: str | None) -> object:
@@ -114,8 +114,6 @@ class ProcessedJobAdmin(RecordAdmin):
             return NONE
         return self.link(models.ProcessedJob, token(submission), shown(submission))
 
-    def _other(self, model: type[models.DeadLetter] | type[models.ParkedJob], job: Job) -> object:
-        row = one(model, token(job.submission))
-        if row is None:
-            return "no"
-        return self.link(model, row.pk, column(row.state if isinstance(row, models.DeadLetter) else row.status))
+    def _other(self, model: type[Model], job: Job, state: str) -> object:
+        row = one(model, token(job.submission), state)
+        return "no" if row is None else self.link(model, row.pk, stored_word(getattr(row, state)))

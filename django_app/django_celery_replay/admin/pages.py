@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -21,9 +21,6 @@ from ..tables import Table
 from .display import column
 from .listing import NewestFirst
 from .reading import one, stored
-
-Group = tuple[str, Sequence[tuple[str, object]]]
-"""A heading, and facts with their labels."""
 
 
 class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -69,6 +66,10 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         rows: QuerySet[Any] = stored(self.model).defer(*self.large)
         return rows
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return a row with all its columns."""
+        return one(self.model, object_id)
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
@@ -95,9 +96,10 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Show one record, to whoever may see this kind."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = one(self.model, unquote(object_id))
+        row = self.get_object(request, unquote(object_id))
         if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+            raise Http404(f"No {self.opts.verbose_name} has this key. Records go when their time is over.")
+        request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
             "title": str(self.opts.verbose_name).capitalize(),

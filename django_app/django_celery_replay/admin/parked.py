@@ -105,5 +105,5 @@ class ParkedJobAdmin(RecordAdmin):
         return self.link(models.ProcessedJob, holder.submission, name)
 
     def _own_link(self, submission: str) -> object:
-        row = one(models.ProcessedJob, token(submission))
+        row = one(models.ProcessedJob, token(submission), "operation")
         return self.link(models.ProcessedJob, row.pk, shown(submission)) if row else shown(submission)

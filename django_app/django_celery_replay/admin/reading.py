@@ -31,10 +31,13 @@ def stored(model: type[M]) -> QuerySet[M]:
     return rows
 
 
-def one(model: type[M], pk: str) -> M | None:
-    """Return a row by its key as it is stored."""
-    # PostgreSQL refuses to look for NUL, and nothing that is stored has it.
-    return None if "\x00" in pk else stored(model).filter(pk=pk).first()
+def one(model: type[M], pk: str, *columns: str) -> M | None:
+    """Return a row by its key as it is stored, with all columns or with these."""
+    if "\x00" in pk:
+        # PostgreSQL refuses to look for it, and nothing that is stored has it.
+        return None
+    rows: QuerySet[M] = stored(model).filter(pk=pk)
+    return (rows.only(*columns) if columns else rows).first()
 
 
 def attempts(submission: str) -> list[AttemptRecord]:
