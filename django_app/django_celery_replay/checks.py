@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from celery_replay import config
 from celery_replay.exceptions import ConfigurationError
 
-from .conf import store_alias
+from .conf import celery_app, store_alias
 
 STORE_IN_BUSINESS_FILE = "celery_replay.E001"
 CORE_TASK_CLASS = "celery_replay.W002"
@@ -62,15 +62,8 @@ def _file(alias: str) -> Path | None:
 @checks.register
 def check_apps(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check the project's Celery app, if it is loaded by now."""
-    app = _celery_app()
+    app = celery_app()
     return [] if app is None else [*_bad_settings(app), *_core_classes(app)]
-
-
-def _celery_app() -> Any:
-    from celery import _state
-
-    # Not `current_app`: that would make an app where the project has none.
-    return _state.default_app or getattr(_state._tls, "current_app", None)
 
 
 def _bad_settings(app: Any) -> Iterator[checks.CheckMessage]:

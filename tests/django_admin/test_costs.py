@@ -15,7 +15,7 @@ from django_celery_replay.store import DjangoStore
 from tests.django_admin.builders import NOW, attempt, job, letter, row, step, trace
 from tests.django_admin.conftest import Page, Put
 
-both = pytest.mark.parametrize("database_url", ["sqlite_url", "postgres_dsn"], indirect=True)
+every_vendor = pytest.mark.parametrize("database_url", ["sqlite_url", "postgres_dsn", "mariadb_url"], indirect=True)
 
 
 def fill(put: Put, count: int) -> None:
@@ -54,14 +54,14 @@ COSTS = {
 }
 
 
-@both
+@every_vendor
 def test_pages_cost_the_same_for_few_and_many_records(put: Put, queries: Any) -> None:
     for count in (1, 220):
         fill(put, count)
         assert {path: len(queries(path)) for path in COSTS} == COSTS
 
 
-@both
+@every_vendor
 def test_no_list_counts_skips_or_reads_what_is_large(put: Put, queries: Any) -> None:
     fill(put, 220)
     for path, query in [
@@ -76,10 +76,9 @@ def test_no_list_counts_skips_or_reads_what_is_large(put: Put, queries: Any) -> 
             assert "COUNT(" not in sql
             assert "OFFSET" not in sql
             assert "DISTINCT" not in sql
-            columns = sql.partition(" FROM ")[0].lower()
-            for large in ("result", "failure", "traceback"):
-                assert f'"{large}"' not in columns
-            assert '."message"' not in columns
+            columns = sql.partition(" FROM ")[0].replace('"', "").replace("`", "").split(", ")
+            names = {column.rpartition(".")[2] for column in columns if "(" not in column}
+            assert not names & {"result", "failure", "traceback", "error_message", "message"}
 
 
 @pytest.mark.parametrize("database_url", ["postgres_dsn"], indirect=True)

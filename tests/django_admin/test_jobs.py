@@ -125,6 +125,18 @@ def test_the_timeline_tells_attempts_failures_and_own_events_apart(put: Put, pag
     assert "bytes, kept apart" in text
 
 
+def test_the_timeline_marks_where_the_job_failed(put: Put, page: Page) -> None:
+    put(
+        job(status=Outcome.FAILED, nonce="n2"),
+        trace("s", "n1", {"name": "retry_scheduled", "status": "fail"}),
+        trace("s", "n2", {"name": "refused", "status": "fail"}, {"name": "failed", "status": "fail"}, at=NOW + SECOND),
+    )
+    text = text_of(page("processedjob/s/change/"))
+    assert "✗ retry_scheduled failed" in text
+    assert "✗ failed failed here" in text
+    assert text.count("failed here") == 1
+
+
 def test_a_job_without_events_or_attempts_says_so(put: Put, page: Page) -> None:
     put(job(result=None))
     text = text_of(page("processedjob/s/change/"))

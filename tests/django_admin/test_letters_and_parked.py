@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 
+from celery import Celery, _state
+
 from celery_replay.clock import SECOND
 from celery_replay.states import LetterState, Outcome, Reason, RowStatus
+from django_celery_replay import ReplayTask
 from tests.django_admin.builders import NOW, attempt, job, letter, message, row, step
 from tests.django_admin.conftest import Page, Put, tags_of, text_of
 
@@ -52,6 +55,23 @@ def test_a_message_is_read_and_its_secrets_are_not(put: Put, page: Page) -> None
     assert '"args": [ 1042 ], "kwargs": { "card_token": "[redacted]", "note": "fragile" }' in text
     assert '"authorization": "[redacted]"' in text
     assert '"routing_key": "celery"' in text
+    assert "4242" not in text
+
+
+def test_positional_secrets_are_known_by_their_parameters(put: Put, page: Page) -> None:
+    app = Celery(task_cls=ReplayTask, set_as_current=False)
+
+    @app.task(name="shop.ship", shared=False)
+    def ship(order: int, card_token: str, express: bool = False) -> None: ...
+
+    before = _state.default_app
+    _state.default_app = app
+    try:
+        put(letter(message=message([1042, "4242"], {})))
+        text = text_of(page("deadletter/s/change/"))
+    finally:
+        _state.default_app = before
+    assert '"arguments": { "order": 1042, "card_token": "[redacted]", "express": false }' in text
     assert "4242" not in text
 
 

@@ -93,7 +93,7 @@ class DeadLetterAdmin(RecordAdmin):
             "steps": step_lines(steps(job.identity if job else record.submission), payload),
             "most": LINES,
             "payload": payload,
-            "payloads": payloads.message(record.message) if payload else [],
+            "payloads": payloads.message(record.message, record.operation) if payload else [],
         }
 
     def _failure(self, letter: Letter) -> Group:

@@ -97,7 +97,7 @@ class ParkedJobAdmin(RecordAdmin):
             "headline": (shown(record.operation), badge(record.status)),
             "groups": [("Waiting", waiting), ("This delivery", delivery)],
             "payload": payload,
-            "payloads": payloads.message(record.message) if payload else [],
+            "payloads": payloads.message(record.message, record.operation) if payload else [],
         }
 
     def _holder_link(self, holder: models.ProcessedJob) -> object:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_replay.redaction import redact
+from celery_replay.runtime import runtime_of
 from celery_replay.serialization import unpack
 
+from ..conf import celery_app
 from .display import shown, size
 
 DECODED_LIMIT = 512 * 1024
@@ -45,24 +47,29 @@ def value(title: str, text: str | None) -> Part:
         return Part(title=title, note=f"{len(text):,} characters that are no JSON.")
 
 
-def message(packed: bytes | None) -> list[Part]:
-    """Show a message that `parking.keep` has kept."""
+def message(packed: bytes | None, operation: str) -> list[Part]:
+    """Show a message that `parking.keep` has kept.
+
+    Args:
+        operation: the task that it is for. Where this process knows it, arguments are shown by their names, so that
+            the names tell which of them are secret.
+    """
     if not packed:
         return [Part(title="Message", note="None is kept.")]
     try:
-        return list(_parts(unpack(packed)))
+        return list(_parts(unpack(packed), operation))
     except _UNREADABLE:
         return [Part(title="Message", note=f"It can't be read: {size(len(packed))} in a format of another version.")]
 
 
-def _parts(kept: dict[str, Any]) -> Iterator[Part]:
-    yield _body(base64.b64decode(kept["body"]), str(kept["content_type"]))
+def _parts(kept: dict[str, Any], operation: str) -> Iterator[Part]:
+    yield _body(base64.b64decode(kept["body"]), str(kept["content_type"]), operation)
     yield Part(title="Headers", text=_pretty(redact(_without_reprs(kept["headers"]))))
     route = {name: kept.get(name) for name in ("exchange", "routing_key", "priority", "properties")}
     yield Part(title="Route", text=_pretty(redact(route)))
 
 
-def _body(raw: bytes, content_type: str) -> Part:
+def _body(raw: bytes, content_type: str, operation: str) -> Part:
     what = f"{shown(content_type, 100)}, {size(len(raw))}"
     if content_type != "application/json":
         return Part(title="Arguments", note=f"{what}. Only JSON is decoded here.")
@@ -71,10 +78,17 @@ def _body(raw: bytes, content_type: str) -> Part:
     try:
         args, kwargs, embedded = json.loads(raw)
         canvas = {name: item for name, item in embedded.items() if item}
-        text = _pretty(redact({"args": args, "kwargs": kwargs, **canvas}))
+        text = _pretty(redact({**_named(operation, args, kwargs), **canvas}))
     except (*_UNREADABLE, AttributeError):
         return Part(title="Arguments", note=f"{what}, and not as Celery writes it.")
     return Part(title="Arguments", note=f"{what}.", text=text)
+
+
+def _named(operation: str, args: Any, kwargs: Any) -> dict[str, Any]:
+    app = celery_app()
+    task = app.tasks.get(operation) if app else None
+    bound = runtime_of(app).policy(task).bind(args, kwargs) if task else None
+    return {"args": args, "kwargs": kwargs} if bound is None else {"arguments": dict(bound)}
 
 
 def _without_reprs(value: Any) -> Any:
@@ -84,4 +98,4 @@ def _without_reprs(value: Any) -> Any:
 
 
 def _pretty(value: Any) -> str:
-    return shown(json.dumps(value, indent=2, ensure_ascii=False))
+    return shown(json.dumps(value, indent=2, ensure_ascii=False, default=shown))

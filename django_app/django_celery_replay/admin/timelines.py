@@ -10,7 +10,7 @@ from typing import Any
 from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Event, Job
 from celery_replay.redaction import redact
-from celery_replay.trace import UNTOLD, story, timeline
+from celery_replay.trace import UNTOLD, failure_in, story, timeline
 
 from .display import lasting, moment, shown, size
 from .reading import EVENTS_SHOWN, Traces
@@ -45,16 +45,18 @@ class Line:
 def draw(job: Job, attempts: Sequence[AttemptRecord]) -> list[Line]:
     """Draw a job's trace, up to as many events as a page shows."""
     told = story(job, timeline(Traces(), job.trace_id), attempts)[:EVENTS_SHOWN]
-    return list(_lines(told)) if told else []
+    return list(_lines(told, failure_in(job, [event for _, event in told]))) if told else []
 
 
-def _lines(told: Sequence[tuple[int, Event]]) -> Iterator[Line]:
+def _lines(told: Sequence[tuple[int, Event]], failure: Event | None) -> Iterator[Line]:
     start = told[0][1].at
     scale = WIDTH / max(told[-1][1].at - start, 1)
     spans = _spans(told)
     for number, event in told:
         first, last = spans[number]
         kind, sign, tag = _kind(event)
+        if event is failure:
+            tag = "failed here"
         name = f"{event.step}: {event.name}" if event.step else event.name
         yield Line(
             offset=f"+{lasting(event.at - start)}",
