@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .clock import Micros, wall
-from .records import Chunk, Event
+from .records import AttemptRecord, Chunk, Event, Job
 from .redaction import redact
 from .serialization import pack, safe_text, unpack
+from .states import Outcome
 
 INLINE_LIMIT = 1024
 """Bytes of JSON that an event attribute may have; larger values go to a blob."""
 BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
+UNTOLD = frozenset({"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries"})
+"""Attributes that every attempt has: kept with the events, and no part of the story."""
+
+_WELL = (Outcome.OPEN, Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.STALE_IGNORED, Outcome.IGNORED)
 _LARGE = 1 << 63
 _FORMAT = 1
 _OPTIONAL = ("step", "resource_version", "input_ref", "output_ref")
@@ -189,3 +194,50 @@ def timeline(store: ChunkReader, trace_id: str) -> list[Event]:
     """Read a trace: the events of all attempts, in the order of their times; an attempt's own in their sequence."""
     events = [event for chunk in store.chunks(trace_id) for event in events_of(chunk)]
     return sorted(events, key=lambda event: (event.at, event.attempt, event.sequence))
+
+
+def story(job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord] = ()) -> list[tuple[int, Event]]:
+    """Tell what happened to a job: its events, and what only its records know, each with the number of its attempt.
+
+    Attempts are numbered in the order in which they began. Number 0 is for what belongs to all of them, and for what a
+    worker's parent tells.
+    """
+    known = _without_copies(events)
+    if job.published_at and not any(event.name == "published" for event in known):
+        known.append(Event(name="published", at=job.published_at, attempt=known[0].attempt if known else job.nonce))
+    known += [event for attempt in attempts if attempt.note for event in _unsaid(attempt, known)]
+    known.sort(key=lambda event: event.at)
+    began = dict.fromkeys(event.attempt for event in known if event.name in ("received", "started"))
+    numbers = {attempt: number for number, attempt in enumerate(began, 1)}
+    # The message is published for all of its attempts; which of them told of it says nothing.
+    return [(0 if event.name == "published" else numbers.get(event.attempt, 0), event) for event in known]
+
+
+def failure_in(job: Job, told: Sequence[Event]) -> Event | None:
+    """Return where a job failed that has not ended well: the last failure of its last attempt, else of any."""
+    if job.status in _WELL:
+        return None
+    failures = [event for event in told if event.status == "fail" and event.job_id in ("", job.task_id)]
+    own = [event for event in failures if event.attempt == job.nonce]
+    return next(reversed(own or failures), None)
+
+
+def _without_copies(events: Iterable[Event]) -> list[Event]:
+    """Leave out what several copies of one message tell of its one publishing."""
+    seen: set[Micros] = set()
+    kept = []
+    for event in events:
+        if event.name == "published":
+            if event.at in seen:
+                continue
+            seen.add(event.at)
+        kept.append(event)
+    return kept
+
+
+def _unsaid(attempt: AttemptRecord, known: Iterable[Event]) -> Iterable[Event]:
+    """Tell from its record what an attempt that died could not write itself."""
+    if not any(event.attempt == attempt.nonce and event.name == "started" for event in known):
+        yield Event(name="started", at=attempt.started_at, attempt=attempt.nonce)
+    end = {"note": attempt.note, "worker": f"{attempt.worker}/{attempt.pid}"}
+    yield Event(name=str(attempt.outcome), at=attempt.ended_at, attempt=attempt.nonce, status="fail", attributes=end)

@@ -9,11 +9,13 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from celery_replay import config
 from celery_replay.exceptions import ConfigurationError
 from celery_replay.runtime import open_store
+
+from .conf import celery_app, store_alias
 
 STORE_IN_BUSINESS_FILE = "celery_replay.E001"
 CORE_TASK_CLASS = "celery_replay.W002"
@@ -26,7 +28,7 @@ _SPELLING = "In a Django project settings are spelled CELERY_REPLAY_…."
 @checks.register
 def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check where the store is."""
-    alias = _store_alias()
+    alias = store_alias()
     if alias is None:
         return list(_unopenable())
     if alias not in connections.settings:
@@ -53,16 +55,6 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     ]
 
 
-def _store_alias() -> str | None:
-    """Return the alias of the store's database, if that is where the store is."""
-    from .models import ProcessedJob
-
-    scheme, _, rest = (getattr(settings, "CELERY_REPLAY_STORE", None) or "django").partition("://")
-    if scheme != "django":
-        return None
-    return rest or router.db_for_write(ProcessedJob)
-
-
 def _unopenable() -> Iterator[checks.CheckMessage]:
     """Say where a store that is none of Django's databases can't be made; none is connected to."""
     named, options = (getattr(settings, f"CELERY_REPLAY_{name}", None) for name in ("STORE", "OPTIONS"))
@@ -84,15 +76,8 @@ def _file(alias: str) -> Path | None:
 @checks.register
 def check_apps(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check the project's Celery app, if it is loaded by now."""
-    app = _celery_app()
+    app = celery_app()
     return [] if app is None else [*_bad_settings(app), *_core_classes(app)]
-
-
-def _celery_app() -> Any:
-    from celery import _state
-
-    # Not `current_app`: that would make an app where the project has none.
-    return _state.default_app or getattr(_state._tls, "current_app", None)
 
 
 def _bad_settings(app: Any) -> Iterator[checks.CheckMessage]:

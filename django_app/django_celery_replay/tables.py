@@ -61,6 +61,11 @@ class Table(Generic[R]):
         values = [v if d is None or v is None else d(v) for d, v in zip(self._decode, row, strict=True)]
         return self.record(**dict(zip(self.fields, values, strict=True)))
 
+    def record_of(self, row: models.Model) -> R:
+        """Return the record of a row that the ORM has read."""
+        columns = {f.attname: f for f in row._meta.concrete_fields}
+        return self.read([columns[name].get_prep_value(getattr(row, name)) for name in self.fields])
+
     def encode(self, name: str, value: Any) -> Any:
         """Return a value as its column has it."""
         encoder = self._encoders[name]

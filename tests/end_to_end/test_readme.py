@@ -48,7 +48,9 @@ class Customer:
     objects = SimpleNamespace(of=lambda pk: SimpleNamespace(add_points=lambda n: did(f"points {pk}")))
 
 carrier = SimpleNamespace(
-    label_of=lambda pk: None, buy_label=lambda order: did(f"label {order.pk}"), book_pickup=lambda pk: did(f"pickup {pk}")
+    label_of=lambda pk: None,
+    buy_label=lambda order: did(f"label {order.pk}"),
+    book_pickup=lambda pk: did(f"pickup {pk}"),
 )
 mailer = SimpleNamespace(send=lambda pk: did(f"mail {pk}"))
 """

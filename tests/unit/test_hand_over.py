@@ -45,7 +45,9 @@ def test_what_can_not_be_packed_stays_behind_and_the_rest_arrives(value):
 
 def test_a_router_of_the_script_itself_stays_behind(monkeypatch):
     main = types.ModuleType("__main__")
-    exec("def route(*_): pass\nclass Shop(Celery): pass", {"__name__": "__main__", "Celery": Celery}, vars(main))
+    main.Shop = type("Shop", (Celery,), {"__module__": "__main__"})
+    main.route = types.FunctionType((lambda *_: None).__code__, vars(main), "route")
+    main.route.__qualname__ = "route"
     monkeypatch.setitem(sys.modules, "__main__", main)
     app = main.Shop("shop", broker="redis://localhost/3", set_as_current=False)
     app.conf.update(task_routes=main.route, replay_store="memory://")

@@ -59,6 +59,7 @@ class ProcessedJob(models.Model):
             # For people who look at the newest jobs; without it each look would sort the whole table.
             models.Index(fields=["started_at"], name="replay_job_newest"),
         ]
+        permissions = [("view_payload", "Can view payloads and results")]
 
     def __str__(self) -> str:
         return f"{self.operation} {self.submission}"

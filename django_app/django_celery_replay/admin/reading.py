@@ -1,0 +1,94 @@
+"""What the pages read: records from the store's database, never more of them than a page can show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from django.db import models, router
+from django.db.models import Q, QuerySet
+
+from celery_replay.records import AttemptRecord, Chunk, StepRecord
+
+from ..conf import store_alias
+from ..models import Attempt, ProcessedJob, TraceChunk
+from ..models import StepRecord as StepRow
+from ..tables import ATTEMPTS, CHUNKS, STEPS
+from ..text import token
+
+LINES = 100
+"""How many attempts or steps of one job are shown."""
+CHUNKS_READ = 200
+EVENTS_SHOWN = 1_000
+
+M = TypeVar("M", bound=models.Model)
+_LAST = "\U0010ffff"
+
+
+def stored(model: type[M]) -> QuerySet[M]:
+    """Return a model's rows, in the database where the store is."""
+    rows: QuerySet[M] = model._default_manager.using(store_alias() or router.db_for_read(model))
+    return rows
+
+
+def one(model: type[M], pk: str, *columns: str) -> M | None:
+    """Return a row by its key as it is stored, with all columns or with these."""
+    if "\x00" in pk:
+        # PostgreSQL refuses to look for it, and nothing that is stored has it.
+        return None
+    rows: QuerySet[M] = stored(model).filter(pk=pk)
+    return (rows.only(*columns) if columns else rows).first()
+
+
+def attempts(submission: str) -> list[AttemptRecord]:
+    """Return a job's latest attempts, oldest first."""
+    rows = stored(Attempt).filter(submission=token(submission)).order_by("-started_at")[:LINES]
+    return [ATTEMPTS.record_of(row) for row in rows][::-1]
+
+
+def steps(scope: str) -> list[StepRecord]:
+    """Return the steps of a key or job, in the order of their claims."""
+    rows = stored(StepRow).filter(scope=token(scope)).order_by("claimed_at", "step_id")[:LINES]
+    return [STEPS.record_of(row) for row in rows]
+
+
+class Traces:
+    """Reads the events of a trace: a `celery_replay.trace.ChunkReader` that stops at what a page shows."""
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return the first events of a trace, attempt by attempt."""
+        rows = stored(TraceChunk).filter(trace_id=token(trace_id)).order_by("nonce", "first")[:CHUNKS_READ]
+        taken, events = [], 0
+        for row in rows:
+            if events >= EVENTS_SHOWN:
+                break
+            taken.append(CHUNKS.record_of(row))
+            events += row.count
+        return taken
+
+
+def beginning(text: str, *names: str) -> Q:
+    """Return the condition that one of these columns begins with a text, by their indexes.
+
+    LIKE would not use them: not on SQLite, and on PostgreSQL not with every collation.
+    """
+    start = token(text)
+    found = Q()
+    for name in names:
+        found |= Q(**{f"{name}__gte": start, f"{name}__lt": start + _LAST})
+    return found
+
+
+def jobs_beginning(text: str) -> QuerySet[ProcessedJob]:
+    """Find jobs by submission, task id, trace id or key, or by what one of them begins with."""
+    found: QuerySet[ProcessedJob] = stored(ProcessedJob).filter(
+        beginning(text, "submission", "task_id", "trace_id", "key")
+    )
+    return found
+
+
+def holders(subjects: Sequence[str]) -> dict[str, Any]:
+    """Return the jobs that hold these keys, or have these submissions, by what they were asked for."""
+    names = ("submission", "claim", "operation", "key", "status")
+    rows = stored(ProcessedJob).filter(Q(claim__in=subjects) | Q(submission__in=subjects)).only(*names)
+    return {name: row for row in rows for name in (row.submission, row.claim) if name in subjects}

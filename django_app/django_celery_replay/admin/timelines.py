@@ -1,0 +1,105 @@
+"""A job's trace as lines that a template draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celery_replay.clock import Micros
+from celery_replay.records import AttemptRecord, Event, Job
+from celery_replay.redaction import redact
+from celery_replay.trace import UNTOLD, failure_in, story, timeline
+
+from .display import lasting, moment, shown, size
+from .reading import EVENTS_SHOWN, Traces
+
+WIDTH = 100
+"""Of the drawing, in its own units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One event."""
+
+    offset: str
+    """Time since the trace began."""
+    at: str
+    attempt: int
+    """Number of the attempt; 0 for what belongs to all of them."""
+    kind: str
+    sign: str
+    tag: str
+    """What the sign and the colour say, in words."""
+    name: str
+    details: list[tuple[str, str]]
+    place: str
+    """Where on the scale the event is."""
+    begin: str
+    """Where on the scale its attempt begins."""
+    width: str
+    """How much of the scale its attempt takes."""
+
+
+def draw(job: Job, attempts: Sequence[AttemptRecord]) -> list[Line]:
+    """Draw a job's trace, up to as many events as a page shows."""
+    told = story(job, timeline(Traces(), job.trace_id), attempts)[:EVENTS_SHOWN]
+    return list(_lines(told, failure_in(job, [event for _, event in told]))) if told else []
+
+
+def _lines(told: Sequence[tuple[int, Event]], failure: Event | None) -> Iterator[Line]:
+    start = told[0][1].at
+    scale = WIDTH / max(told[-1][1].at - start, 1)
+    spans = _spans(told)
+    for number, event in told:
+        first, last = spans[number]
+        kind, sign, tag = _kind(event)
+        if event is failure:
+            tag = "failed here"
+        name = f"{event.step}: {event.name}" if event.step else event.name
+        yield Line(
+            offset=f"+{lasting(event.at - start)}",
+            at=moment(event.at),
+            attempt=number,
+            kind=kind,
+            sign=sign,
+            tag=tag,
+            name=shown(name, 200),
+            details=[
+                (shown(key, 100), _text(value)) for key, value in event.attributes.items() if _telling(key, value)
+            ],
+            place=f"{(event.at - start) * scale:.2f}",
+            begin=f"{(first - start) * scale:.2f}",
+            width=f"{(last - first) * scale:.2f}",
+        )
+
+
+def _spans(told: Sequence[tuple[int, Event]]) -> dict[int, tuple[Micros, Micros]]:
+    spans: dict[int, tuple[Micros, Micros]] = {}
+    for number, event in told:
+        spans[number] = (spans.get(number, (event.at,))[0], event.at)
+    return spans
+
+
+def _kind(event: Event) -> tuple[str, str, str]:
+    if event.status == "fail":
+        return "bad", "✗", "failed"
+    if event.status == "skipped":
+        return "waits", "↷", "skipped"
+    if event.domain:
+        return "domain", "◆", "recorded by the task"
+    if event.side_effect:
+        return "busy", "⇢", "side effect"
+    return ("good", "✓", "") if event.name == "succeeded" else ("quiet", "·", "")
+
+
+def _telling(key: str, value: Any) -> bool:
+    return key not in UNTOLD and value not in (None, "")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict) and value.keys() == {"blob", "bytes"}:
+        return f"{size(value['bytes'])}, kept apart"
+    value = redact(value)
+    return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 1_000)

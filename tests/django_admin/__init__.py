@@ -1,0 +1,1 @@
+"""The admin's pages, through the client."""

@@ -1,0 +1,100 @@
+"""What a page costs does not depend on how much there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from celery_replay.states import Outcome
+from django_celery_replay.admin.reading import jobs_beginning
+from django_celery_replay.store import DjangoStore
+from tests.django_admin.builders import NOW, attempt, job, letter, row, step, trace
+from tests.django_admin.conftest import Page, Put
+
+every_vendor = pytest.mark.parametrize("database_url", ["sqlite_url", "postgres_dsn", "mariadb_url"], indirect=True)
+
+
+def fill(put: Put, count: int) -> None:
+    numbers = range(count)
+    put(
+        *(job(f"s{n:04}", key=f"order:{n:04}", claim=f"c{n}", started_at=NOW - n) for n in numbers),
+        *(attempt(f"s{0:04}", f"n{n}", Outcome.RETRY_SCHEDULED, started_at=NOW + n) for n in numbers),
+        *(step("c0", f"step {n}") for n in numbers),
+        *(trace(f"s{0:04}", f"n{n}", {"name": "started"}) for n in numbers),
+        *(letter(f"s{n:04}", traceback="x" * 10_000) for n in numbers),
+        *(row(f"s{n:04}", subject=f"c{n + 1}") for n in numbers),
+    )
+
+
+@pytest.fixture
+def queries(store: DjangoStore, page: Page) -> Iterator[Any]:
+    """Return what gets the queries that a page makes."""
+
+    def queries(path: str, **query: str) -> list[str]:
+        with CaptureQueriesContext(connections[store.alias]) as captured:
+            page(path, **query)
+        found = [each["sql"] for each in captured.captured_queries]
+        # Not ours: how a connection is set up.
+        return [sql for sql in found if sql.startswith("SELECT") and "django_celery_replay" in sql]
+
+    return queries
+
+
+COSTS = {
+    "processedjob/": 2,
+    "deadletter/": 2,
+    "parkedjob/": 3,
+    "processedjob/s0000/change/": 6,
+    "deadletter/s0000/change/": 4,
+    "parkedjob/s0000/change/": 3,
+}
+
+
+@every_vendor
+def test_pages_cost_the_same_for_few_and_many_records(put: Put, queries: Any) -> None:
+    for count in (1, 220):
+        fill(put, count)
+        assert {path: len(queries(path)) for path in COSTS} == COSTS
+
+
+@every_vendor
+def test_no_list_counts_skips_or_reads_what_is_large(put: Put, queries: Any) -> None:
+    fill(put, 220)
+    for path, query in [
+        ("processedjob/", {}),
+        ("processedjob/", {"q": "order:"}),
+        ("processedjob/", {"status": "succeeded", "since": "month", "_facets": "1", "all": ""}),
+        ("processedjob/", {"p": f"{NOW - 50},s0050"}),
+        ("deadletter/", {"q": "order:", "state": "open"}),
+        ("parkedjob/", {"q": "order:", "status": "parked"}),
+    ]:
+        for sql in queries(path, **query):
+            assert "COUNT(" not in sql
+            assert "OFFSET" not in sql
+            assert "DISTINCT" not in sql
+            columns = sql.partition(" FROM ")[0].replace('"', "").replace("`", "").split(", ")
+            names = {column.rpartition(".")[2] for column in columns if "(" not in column}
+            assert not names & {"result", "failure", "traceback", "error_message", "message"}
+
+
+@pytest.mark.parametrize("database_url", ["postgres_dsn"], indirect=True)
+def test_postgresql_answers_a_search_by_its_indexes(put: Put, store: DjangoStore) -> None:
+    put(*(job(f"s{n:05}", key=f"order:{n:05}", started_at=NOW - n) for n in range(3_000)))
+    connection = connections[store.alias]
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE django_celery_replay_processedjob")
+    for term in ("order:00042", "task-s0004", "s00042"):
+        plan = jobs_beginning(term).order_by("-started_at", "-pk")[:101].explain()
+        assert "Seq Scan" not in plan
+        assert "replay_job_key" in plan
+
+
+def test_sqlite_answers_a_search_and_a_page_by_its_indexes(put: Put, store: DjangoStore) -> None:
+    plan = jobs_beginning("order:").explain()
+    assert "SCAN" not in plan
+    for index in ("replay_job_key", "replay_job_task", "replay_job_trace"):
+        assert index in plan

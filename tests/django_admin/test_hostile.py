@@ -1,0 +1,106 @@
+"""What tasks and their callers wrote can do nothing on the pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+
+from django_celery_replay.models import ProcessedJob
+from django_celery_replay.store import DjangoStore
+from tests.django_admin.builders import attempt, job, letter, message, row, step, trace
+from tests.django_admin.conftest import Page, Put, tags_of
+
+HOSTILE = [
+    "<script>evil()</script>",
+    '"><img src=x onerror=evil()>',
+    "' onmouseover='evil()",
+    "javascript:evil()",
+    "{{ evil }}{% evil %}",
+    "\u202egpj.exe",
+    "a\x00<b>evil",
+    "\ud83d<b>evil",
+    "␀:\\x3cscript\\x3eevil",
+    "line\r\nSet-Cookie: evil",
+]
+
+
+def poisoned(record: Any, text: str, **changes: Any) -> Any:
+    """Put a text into every text field."""
+    hints = get_type_hints(type(record))
+    texts = {f.name: text for f in fields(record) if hints[f.name] in (str, str | None)}
+    return type(record)(**{**vars(record), **texts, **changes})
+
+
+@pytest.fixture
+def inert(page: Page) -> Any:
+    """Return what compares a page's tags with those of the same page about harmless records."""
+
+    def inert(path: str) -> list[str]:
+        html = page(path)
+        assert "\u202e" not in html
+        assert "\x00" not in html
+        for _tag, attributes in tags_of(html):
+            assert not {name for name in attributes if name.startswith("on")}
+            for name in ("href", "src"):
+                assert not (attributes.get(name) or "").startswith("javascript:")
+        return [tag for tag, _ in tags_of(html) if tag in ("script", "img", "b")]
+
+    return inert
+
+
+def records(text: str) -> list[Any]:
+    payload = json.dumps({text: text})
+    return [
+        poisoned(job(claim=None), text, submission="s", claim=None, result=payload, failure=payload),
+        poisoned(attempt(), text, submission="s"),
+        poisoned(step(), text, scope="s", output=payload),
+        poisoned(letter(), text, submission="s", message=message([text], {text: text}, headers={text: text})),
+        poisoned(row(), text, submission="s", message=message([text])),
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_hostile_text_is_only_text(put: Put, inert: Any, text: str) -> None:
+    paths = [f"{kind}/{rest}" for kind in ("processedjob", "deadletter", "parkedjob") for rest in ("", "s/change/")]
+    put(*records("harmless"))
+    harmless = [inert(path) for path in paths]
+    put(*records(text))
+    assert [inert(path) for path in paths] == harmless
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_hostile_events_are_only_text(put: Put, inert: Any, text: str) -> None:
+    put(job(), trace("s", "n", {"name": "harmless"}))
+    harmless = inert("processedjob/s/change/")
+    event = {"name": text, "domain": True, "step": text, "attributes": {text: {text: text}}}
+    put(job(), trace("s", "n", event))
+    assert inert("processedjob/s/change/") == harmless
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_hostile_names_have_pages_and_are_found(put: Put, page: Page, text: str) -> None:
+    put(poisoned(job(claim=None), text, claim=None, result=None, failure=None))
+    # No browser sends half of a surrogate pair.
+    html = page("processedjob/", q="" if "\ud83d" in text else text)
+    assert "1 in all" in html
+    links = [
+        a["href"] or ""
+        for tag, a in tags_of(html)
+        if tag == "a" and "/processedjob/" in (a.get("href") or "") and "/change/" in (a["href"] or "")
+    ]
+    assert len(links) == 1
+    assert "Identity" in page(links[0].removeprefix("/admin/django_celery_replay/"))
+
+
+def test_escaped_text_that_was_cut_is_shown_as_it_is(put: Put, page: Page) -> None:
+    put(letter(error_message="\x00" * 1_000))
+    assert "\\x00\\x00" in page("deadletter/")
+
+
+def test_words_of_a_newer_version_are_listed(put: Put, page: Page, store: DjangoStore) -> None:
+    put(job(), letter())
+    ProcessedJob.objects.using(store.alias).update(status="half_<b>done</b>")
+    assert "half &lt;b&gt;done&lt;/b&gt;" in page("processedjob/")

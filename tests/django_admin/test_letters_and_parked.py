@@ -1,0 +1,139 @@
+"""What the pages of dead letters and parked deliveries show."""
+
+from __future__ import annotations
+
+import pickle
+
+from celery import Celery, _state
+
+from celery_replay.clock import SECOND
+from celery_replay.states import LetterState, Outcome, Reason, RowStatus
+from django_celery_replay import ReplayTask
+from tests.django_admin.builders import NOW, attempt, job, letter, message, row, step
+from tests.django_admin.conftest import Page, Put, tags_of, text_of
+
+
+def test_a_list_of_letters_says_what_went_wrong(put: Put, page: Page) -> None:
+    put(letter(error_message="bank said no " + "x" * 5_000, attempts=3))
+    text = text_of(page("deadletter/"))
+    assert "shop.ship ✗ open worker lost CardRefused bank said no xxx" in text
+    assert "…[cut] 3 2023-11-14 22:12:20" in text
+    assert "x" * 200 not in text
+
+
+def test_letters_are_filtered_and_found_through_their_jobs(put: Put, page: Page) -> None:
+    put(job("a", key="order:1"), letter("a"), letter("b", state=LetterState.RESOLVED, reason=Reason.POISON))
+    for query in ({"state": "open"}, {"reason": "worker_lost"}, {"q": "order:"}, {"q": "task-a"}, {"q": "a"}):
+        text = text_of(page("deadletter/", **query))
+        assert "✗ open" in text
+        assert "✓ resolved" not in text
+
+
+def test_a_letter_shows_its_evidence(put: Put, page: Page) -> None:
+    put(job(status=Outcome.UNKNOWN, unsettled=True, canvas_unknown=True), letter(), attempt(), step())
+    html = page("deadletter/s/change/")
+    text = text_of(html)
+    for fact in (
+        "The job is now ? unknown",
+        "A side effect's end is unknown yes",
+        "Callbacks, chain and chord part sent on unknown",
+        "Traceback Traceback …",
+        "charge card charge ✓ settled",
+    ):
+        assert fact in text
+    assert any(a.get("href") == "/admin/django_celery_replay/processedjob/s/change/" for _, a in tags_of(html))
+
+
+def test_a_letter_outlives_its_job(put: Put, page: Page) -> None:
+    put(letter())
+    assert "Job no record is left of it" in text_of(page("deadletter/s/change/"))
+
+
+def test_a_message_is_read_and_its_secrets_are_not(put: Put, page: Page) -> None:
+    put(letter(message=message(headers={"authorization": "Bearer abcdefgh"})))
+    text = text_of(page("deadletter/s/change/"))
+    assert '"args": [ 1042 ], "kwargs": { "card_token": "[redacted]", "note": "fragile" }' in text
+    assert '"authorization": "[redacted]"' in text
+    assert '"routing_key": "celery"' in text
+    assert "4242" not in text
+
+
+def test_positional_secrets_are_known_by_their_parameters(put: Put, page: Page) -> None:
+    app = Celery(task_cls=ReplayTask, set_as_current=False)
+
+    @app.task(name="shop.ship", shared=False)
+    def ship(order: int, card_token: str, express: bool = False) -> None: ...
+
+    before = _state.default_app
+    _state.default_app = app
+    try:
+        put(letter(message=message([1042, "4242"], {})))
+        text = text_of(page("deadletter/s/change/"))
+    finally:
+        _state.default_app = before
+    assert '"arguments": { "order": 1042, "card_token": "[redacted]", "express": false }' in text
+    assert "4242" not in text
+
+
+class Bomb:
+    gone_off = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return setattr, (Bomb, "gone_off", True)
+
+
+def test_a_pickle_is_named_and_not_opened(put: Put, page: Page) -> None:
+    body = pickle.dumps(Bomb())
+    put(letter(message=message(body=body, content_type="application/x-python-serialize")))
+    text = text_of(page("deadletter/s/change/"))
+    assert f"application/x-python-serialize, {len(body)} bytes. Only JSON is decoded here." in text
+    assert not Bomb.gone_off
+
+
+def test_a_message_that_is_none_is_told_of(put: Put, page: Page) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    for kept, said in (
+        (b"", "None is kept."),
+        (b"what", "It can't be read: 4 bytes"),
+        (b"z\x00", "It can't be read: 2 bytes"),
+        (message(body=b"{}"), "and not as Celery writes it."),
+        (message(body=deep), "and not as Celery writes it."),
+        (message(["x" * 600_000]), "Too large to be shown."),
+    ):
+        put(letter(f"s{len(kept)}", message=kept))
+        assert said in text_of(page(f"deadletter/s{len(kept)}/change/"))
+
+
+def test_the_parking_lot_says_who_waits_for_whom(put: Put, page: Page) -> None:
+    put(
+        job("first", key="order:1", claim="c1", status=Outcome.OPEN),
+        row("second", subject="c1", wake_at=NOW + 60 * SECOND),
+        row("third", subject="first", status=RowStatus.RELEASED),
+        row("fourth", subject="gone", reason=Reason.STORE_DOWN),
+    )
+    html = page("parkedjob/")
+    text = text_of(html)
+    assert "↻ parked shop.ship order:1 in flight 2023-11-14 22:12:20 2023-11-14 22:14:20" in text
+    assert "▶ released shop.ship order:1" in text
+    assert "↻ parked gone store down" in text
+    link = "/admin/django_celery_replay/processedjob/first/change/"
+    assert [a.get("href") for _, a in tags_of(html)].count(link) == 2
+
+
+def test_parked_deliveries_are_found_by_what_they_wait_for(put: Put, page: Page) -> None:
+    put(job("first", key="order:1", claim="c1"), row("second", subject="c1"), row("other", subject="c2"))
+    for term in ("order:1", "task-first", "second", "c1"):
+        text = text_of(page("parkedjob/", q=term))
+        assert "order:1" in text
+        assert "c2" not in text.replace(term, "")
+
+
+def test_a_parked_delivery_shows_both_jobs(put: Put, page: Page) -> None:
+    put(job("first", key="order:1", claim="c1", status=Outcome.OPEN), job("second"), row("second", subject="c1"))
+    html = page("parkedjob/second/change/")
+    assert "Waits for shop.ship order:1 Which is now ▶ open Reason in flight" in text_of(html)
+    links = [a.get("href") for _, a in tags_of(html)]
+    for key in ("first", "second"):
+        assert f"/admin/django_celery_replay/processedjob/{key}/change/" in links
+    put(row("lonely", subject="gone"))
+    assert "gone (no job has it now)" in text_of(page("parkedjob/lonely/change/"))
