@@ -208,12 +208,22 @@ def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros
 def due(facts: Facts, now: Micros) -> Facts:
     """Release a row whose obstacle has ended or lapsed; else look at it again when that may have happened."""
     row = facts.row
-    if row is None or row.status is RowStatus.RELEASED or row.wake_at > now:
+    if row is None or row.wake_at > now:
         return facts
+    if row.status is RowStatus.RELEASED:
+        # Whoever released it could not publish it.
+        again = evolve(row, releases=row.releases + 1, wake_at=now + PUBLISHING_US)
+        return evolve(facts, row=again)
     blocked = None if row.status is RowStatus.SENT else blocked_until(facts, now)
     if blocked is not None:
         return evolve(facts, row=evolve(row, wake_at=blocked))
-    released = evolve(row, status=RowStatus.RELEASED, revision=row.revision + 1, wake_at=now + PUBLISHING_US)
+    released = evolve(
+        row,
+        status=RowStatus.RELEASED,
+        revision=row.revision + 1,
+        releases=row.releases + 1,
+        wake_at=now + PUBLISHING_US,
+    )
     return evolve(facts, row=released)
 
 

@@ -130,6 +130,8 @@ class Row:
     parked_at: Micros
     message: bytes
     """The whole message, ready to be published again."""
+    releases: int = 0
+    """How often it was freed since it was parked: again where nobody took it, and then it holds up nobody any more."""
 
 
 @dataclass(frozen=True, kw_only=True)

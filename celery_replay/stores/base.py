@@ -24,6 +24,9 @@ from .reading import Readable
 SCHEMA_VERSION = 1
 """Version of the records; a store written by a newer one is refused."""
 
+_HEADS = 20
+"""How many of those who go before somebody are looked at."""
+
 T = TypeVar("T")
 Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk
 
@@ -232,8 +235,7 @@ class Store(Readable):
             return None
         facts = _facts(unit, submission, row.subject)
         done = facts.owner is not None and facts.owner.status is Outcome.SUCCEEDED
-        moving = (RowStatus.RELEASED, RowStatus.SENT)
-        if row.status is RowStatus.PARKED and not done and unit.rows_behind(row.subject, moving, 1):
+        if row.status is RowStatus.PARKED and not done and _on_its_way(unit, row.subject):
             # Others of the same key come one by one, in their order.
             unit.put(evolve(row, wake_at=unit.now + SECOND))
             return None
@@ -362,6 +364,12 @@ def _save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = (
     also: tuple[Record, ...] = (*change.ended, *chunks)
     for record in also:
         unit.put(record)
+
+
+def _on_its_way(unit: Unit, subject: str) -> bool:
+    """Is one of those who waited being published, or on its queue? One that nobody took in time does not count."""
+    moving = unit.rows_behind(subject, (RowStatus.RELEASED, RowStatus.SENT), _HEADS)
+    return any(row.releases <= 1 for row in moving)
 
 
 def _renew(unit: Unit, pulse: Pulse) -> bool:

@@ -259,7 +259,8 @@ def _job(names: _Names, job: Job | None) -> Hashable:
 
 def _row(names: _Names, row: Row) -> Hashable:
     revision = names._ordered("revision", (row.submission, row.revision))
-    return (row.submission, row.generation, row.status, revision, row.subject, names.until(row.wake_at), row.message)
+    row_id = (row.submission, row.generation, row.status, revision, row.subject, min(row.releases, 2))
+    return (*row_id, names.until(row.wake_at), row.message)
 
 
 def _worker(names: _Names, worker: Worker) -> Hashable:

@@ -189,3 +189,34 @@ def test_the_reaper_leaves_sent_rows_to_their_deadline(store: Store, clock: Cloc
         clock.now += SECOND
         store.reap()
         assert store.release_due() == []
+
+
+def test_one_that_nobody_takes_from_its_queue_does_not_hold_up_those_behind_it(store: Store, clock: Clock) -> None:
+    owner = runs(store, "a")
+    _queue(store, clock, "b", "c")
+    (first,) = closes(store, owner, Outcome.FAILED)
+    store.mark_sent(first, RESEND)
+    clock.now += 2 * SECOND
+    assert store.release_due() == []
+    clock.now += RESEND
+    assert {row.submission for row in store.release_due()} >= {"b"}
+    clock.now += 2 * SECOND
+    store.release_due()
+    assert stations(store) == {"b": RELEASED, "c": RELEASED}
+
+
+def test_rows_that_can_not_be_published_do_not_starve_the_others(store: Store, clock: Clock) -> None:
+    for number in range(5):
+        held = runs(store, f"held-{number}", claim=f"key-{number}")
+        opens(store, f"stuck-{number}", claim=f"key-{number}")
+        closes(store, held, Outcome.FAILED, claim=f"key-{number}")
+    other = runs(store, "a")
+    _queue(store, clock, "b")
+    clock.now += PUBLISHING_US
+    assert len(store.release_due(limit=5)) == 5  # nobody publishes them
+    closes(store, other, Outcome.FAILED)
+    clock.now += PUBLISHING_US - SECOND
+    store.release_due(limit=5)
+    clock.now += SECOND
+    seen = {row.submission for _ in range(2) for row in store.release_due(limit=5)}
+    assert "b" in seen

@@ -74,6 +74,24 @@ def test_a_late_close_is_accepted_while_nobody_took_over(stored: Job) -> None:
     assert closing.facts.letter.state is LetterState.RESOLVED
 
 
+@pytest.mark.parametrize("stored", [facts(), facts(job(nonce="newer")), facts(job(status=Outcome.SUCCEEDED))])
+def test_an_attempt_that_may_never_have_been_opened_changes_nothing_of_others(stored: Facts) -> None:
+    closing = close(stored, ending(Outcome.REQUEUED, unsure=True), NOW)
+    assert (closing.accepted, closing.facts, closing.ended) == (False, stored, ())
+
+
+def test_an_attempt_that_was_opened_without_knowing_it_is_closed_and_in_no_doubt() -> None:
+    closing = close(facts(job(unsettled=True)), ending(Outcome.REQUEUED, unsure=True), NOW)
+    mine = _job(closing.facts)
+    assert (closing.accepted, mine.status, mine.unsettled, mine.lease_until) == (True, Outcome.REQUEUED, False, None)
+
+
+def test_a_body_that_ends_its_own_process_is_counted_and_a_shutdown_is_not() -> None:
+    struck = _job(close(facts(job(strikes=1)), ending(Outcome.INTERRUPTED, strike=True), NOW).facts)
+    spared = _job(close(facts(job(strikes=1)), ending(Outcome.INTERRUPTED), NOW).facts)
+    assert (struck.strikes, spared.strikes) == (2, 0)
+
+
 @pytest.mark.parametrize("ack", AckMode)
 def test_an_attempt_that_was_cut_off_leaves_what_others_filed_of_its_end(ack: AckMode) -> None:
     filed = facts(job(status=Outcome.LOST, letter=True, ack=ack), letter=letter(reason=Reason.HARD_TIME_LIMIT))

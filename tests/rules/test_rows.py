@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_replay.facts import Facts, park
-from celery_replay.lifecycle import due, sent
+from celery_replay.lifecycle import PUBLISHING_US, due, sent
 from celery_replay.records import Row
 from celery_replay.states import Outcome, Reason, RowStatus
 from tests.rules.builders import EARLIER, LATER, NOW, delivery, facts, job, lapsed, row
@@ -64,6 +64,12 @@ def test_a_sent_row_that_nobody_admitted_by_its_deadline_is_due_again(name: str)
 def test_nothing_is_due_before_its_time(status: RowStatus) -> None:
     stored = facts(row=row(status=status, wake_at=LATER))
     assert due(stored, NOW) == stored
+
+
+def test_a_row_that_could_not_be_published_comes_again_later_and_is_counted() -> None:
+    again = _row(due(facts(row=row(status=RowStatus.RELEASED, wake_at=EARLIER, revision=3, releases=1)), NOW))
+    assert (again.status, again.revision, again.releases) == (RowStatus.RELEASED, 3, 2)
+    assert again.wake_at == NOW + PUBLISHING_US
 
 
 def test_a_row_is_marked_as_sent_and_has_a_deadline() -> None:

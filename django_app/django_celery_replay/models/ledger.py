@@ -121,6 +121,7 @@ class ParkedJob(models.Model):
     wake_at = MicrosecondsField()
     parked_at = MicrosecondsField()
     message = models.BinaryField()
+    releases = models.IntegerField(default=0)
 
     class Meta:
         indexes = [
