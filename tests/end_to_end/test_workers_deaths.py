@@ -38,9 +38,12 @@ def _only_letter(stage: Stage, task_id: str) -> Letter:
     return letter
 
 
-def test_a_message_that_kills_its_worker_each_time_is_given_up_after_the_cap(stage: Stage, poisoned: str) -> None:
+@pytest.mark.parametrize("task", ["deadly", "leaving"])
+def test_a_message_that_ends_its_worker_each_time_is_given_up_after_the_cap(
+    stage: Stage, poisoned: str, task: str
+) -> None:
     key = fresh()
-    task_id = send(stage, "deadly", key, queue=poisoned)
+    task_id = send(stage, task, key, queue=poisoned)
     assert "PoisonJob" in stage.result(task_id)
     assert stage.effects(key, "begun") == CAP
     letter = _only_letter(stage, task_id)

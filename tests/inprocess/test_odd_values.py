@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 from celery_replay import Outcome
+from celery_replay.serialization import unpack
 
 
 class TwoArguments(Exception):
@@ -226,3 +230,22 @@ def test_a_job_that_comes_after_its_time_has_expired(lab):
     assert lab.log == ["tried"]
     assert len(lab.messages(result.id)) == 2
     assert lab.messages(result.id)[0].headers["expires"] == lab.messages(result.id)[1].headers["expires"]
+
+
+@pytest.mark.parametrize("changed", ["text", [1, 2], object()], ids=["text", "list", "no data at all"])
+def test_a_letter_has_the_arguments_as_they_came_whatever_the_body_did_to_them(lab, changed):
+    @lab.task(acks_late=True, reject_on_worker_lost=True)
+    def pay(order, lines, **more):
+        order["total"] = changed
+        lines.append(changed)
+        more["more"]["x"] = changed
+        raise ValueError("declined")
+
+    result = pay.delay({"id": 5, "total": 1}, [1], more={"x": 0})
+    lab.error(result)
+    lab.settled(result.id)
+
+    letter = lab.letter(result.id)
+    assert letter.error_message == "declined"
+    args, kwargs, _ = json.loads(base64.b64decode(unpack(letter.message)["body"]))
+    assert (args, kwargs) == ([{"id": 5, "total": 1}, [1]], {"more": {"x": 0}})

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from celery.backends.base import Backend
+from celery.exceptions import Ignore
 
 from celery_replay import Outcome, parking
 from celery_replay.headers import HEADER
@@ -271,3 +272,34 @@ def test_events_tell_the_attempts_apart_on_one_timeline(lab):
         ("published", "received", "started", "retry_scheduled"),
         ("published", "received", "started", "succeeded"),
     ]
+
+
+def test_a_retry_that_is_published_without_raising_runs(lab):
+    @lab.task(bind=True, max_retries=3)
+    def pay(self):
+        lab.log.append(self.request.retries)
+        if self.request.retries < 1:
+            self.retry(countdown=0.05, throw=False)
+        return "paid"
+
+    result = pay.delay()
+    lab.wait(lambda: lab.log == [0, 1])
+    lab.settled(result.id)
+
+    attempts = lab.store.attempts(lab.job(result.id).submission)
+    assert [attempt.outcome for attempt in attempts] == [Outcome.RETRY_SCHEDULED, Outcome.SUCCEEDED]
+
+
+def test_a_task_that_publishes_itself_anew_under_its_id_runs_again(lab):
+    @lab.task(bind=True)
+    def poll(self, times):
+        lab.log.append(times)
+        if times:
+            self.apply_async((times - 1,), task_id=self.request.id)
+            raise Ignore
+
+    result = poll.delay(2)
+
+    lab.wait(lambda: lab.log == [2, 1, 0])
+    lab.wait(lambda: [job for job in lab.jobs(result.id) if job.status is Outcome.SUCCEEDED])
+    assert sorted(job.status for job in lab.jobs(result.id)) == [Outcome.IGNORED, Outcome.IGNORED, Outcome.SUCCEEDED]

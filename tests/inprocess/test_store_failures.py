@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_replay import Outcome, StoreUnavailable, step
 from celery_replay.steward import Steward
@@ -351,3 +353,176 @@ def test_that_the_canvas_moved_is_written_once_the_store_is_back(lab, store):
 
     assert waiting is False
     assert lab.settled(result.id).canvas_advanced is True
+
+
+# A call that was done and whose answer got lost
+
+
+class Mute(MemoryStore):
+    """A store that does what it is told, and whose answer to OPEN gets lost so many times."""
+
+    lost = 0
+
+    def open(self, *args, **kwargs):
+        answer = super().open(*args, **kwargs)
+        if self.lost:
+            self.lost -= 1
+            raise StoreUnavailable("no answer")
+        return answer
+
+
+@pytest.fixture
+def mute(lab, tmp_path):
+    lab.configure(spool_dir=str(tmp_path / "spool"), store_retry_delay=0.3)
+    mute = lab.use(Mute(lab.clock))
+    mute.lost = 1
+    return mute
+
+
+def test_a_keyed_job_whose_open_was_not_answered_runs_once_and_is_in_no_doubt(lab, mute):
+    @lab.task(idempotency_key="pay:{order_id}")
+    def pay(order_id):
+        lab.log.append(order_id)
+        return "paid"
+
+    result = pay.delay(5)
+    lab.wait(lambda: list(lab.runtime.spool.waiting()))
+    Steward(lab.runtime, leads=False).round()
+
+    assert lab.get(result) == "paid"
+    assert lab.log == [5]
+    assert lab.settled(result.id).status is Outcome.SUCCEEDED
+    assert lab.letters() == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_undeclared_job_whose_open_was_not_answered_ends_as_its_body_did(lab, mute, fails):
+    @lab.task()
+    def pay():
+        lab.log.append("ran")
+        if fails:
+            raise ValueError("declined")
+
+    result = pay.delay()
+    lab.error(result)
+    lab.wait(lambda: list(lab.runtime.spool.waiting()))
+    Steward(lab.runtime, leads=False).round()
+
+    assert lab.log == ["ran"]
+    assert lab.job(result.id).status is (Outcome.FAILED if fails else Outcome.SUCCEEDED)
+    assert [letter.error_message for letter in lab.letters()] == (["declined"] if fails else [])
+
+
+def test_what_the_store_never_took_leaves_nothing_to_deliver(lab, store):
+    @lab.task()
+    def pay():
+        return 5
+
+    unsent = StoreUnavailable("refused")
+    unsent.sent = False
+    store.error = lambda _: unsent
+    store.down = {"open"}
+
+    assert lab.get(pay.delay()) == 5
+    assert list(lab.runtime.spool.waiting()) == []
+
+
+# Celery's soft time limit in the middle of our own work
+
+
+def late(calls, then):
+    """Raise the soft time limit once, then do what is to be done."""
+
+    def limited(*args, **kwargs):
+        calls.append("limit")
+        if len(calls) == 1:
+            raise SoftTimeLimitExceeded
+        return then(*args, **kwargs)
+
+    return limited
+
+
+def test_a_soft_limit_that_strikes_while_the_store_is_asked_is_no_outage(lab, monkeypatch):
+    @lab.task()
+    def pay():
+        lab.log.append("ran")
+
+    monkeypatch.setattr(lab.store, "open", late([], lab.store.open))
+
+    result = pay.delay()
+    lab.idle()
+
+    # It was never opened, so its delivery was parked, and comes again.
+    assert lab.log == []
+    lab.release_due()
+    lab.wait(lambda: lab.log == ["ran"])
+    assert lab.settled(result.id).status is Outcome.SUCCEEDED
+
+
+def test_a_soft_limit_that_strikes_after_the_body_does_not_fail_the_job(lab, monkeypatch):
+    @lab.task()
+    def pay():
+        return "paid"
+
+    monkeypatch.setattr(lab.runtime.heartbeat, "remove", late([], lab.runtime.heartbeat.remove))
+
+    result = pay.delay()
+
+    assert lab.get(result) == "paid"
+    assert lab.settled(result.id).status is Outcome.SUCCEEDED
+    assert lab.names(result.id).count("succeeded") == 1
+
+
+# Outages around steps
+
+
+def test_a_step_waits_for_a_store_that_is_away_for_a_moment(lab, store):
+    @step(side_effect=True)
+    def charge(order_id):
+        lab.log.append(order_id)
+        return "charged"
+
+    @lab.task(bind=True)
+    def pay(self, order_id):
+        store.down = {"claim_step"}
+        threading.Timer(0.005, store.down.clear).start()
+        return charge(order_id)
+
+    assert lab.get(pay.delay(5)) == "charged"
+    assert lab.log == [5]
+
+
+def test_steps_of_a_body_that_runs_without_the_store_need_no_lease(lab, store, monkeypatch):
+    @step
+    def load(order_id):
+        return order_id
+
+    @lab.task(lease_ttl=1)
+    def pay(order_id):
+        time.sleep(1.2)
+        return load(order_id)
+
+    store.down = {"all"}
+
+    assert lab.get(pay.delay(5)) == 5
+
+
+def test_an_attempt_that_lost_its_job_while_the_store_is_away_is_no_failure(lab, store):
+    @lab.task(bind=True, lease_ttl=1)
+    def pay(self):
+        lab.log.append("ran")
+        if len(lab.log) == 1:
+            store.down = {"all"}
+            time.sleep(1.2)
+            self.attempt.check()
+        return "paid"
+
+    result = pay.delay()
+    lab.wait(lambda: list(lab.runtime.spool.waiting()))
+    assert result.state != "FAILURE"
+    store.down.clear()
+    Steward(lab.runtime, leads=False).round()
+    lab.release_due()
+
+    assert lab.get(result) == "paid"
+    assert lab.settled(result.id).status is Outcome.SUCCEEDED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from typing import Any
 
@@ -91,6 +92,13 @@ def deadly(key: str) -> None:
     """Kill its process, every time."""
     post("begun", key)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="leaving", idempotency_key="{key}", on_incomplete="resume")
+def leaving(key: str) -> None:
+    """End its process, as a script would, every time."""
+    post("begun", key)
+    sys.exit(1)
 
 
 @app.task(name="deadly_once", idempotency_key="{key}", on_incomplete="resume", reject_on_worker_lost=False)
