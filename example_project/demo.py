@@ -14,7 +14,14 @@ from pathlib import Path
 from .harness.columns import COLUMNS
 from .harness.rounds import Outcome, play
 from .harness.screen import Screen, make_screen
-from .harness.verdict import complaints, rows
+from .harness.verdict import complaints, conclusion, rows
+
+INTRODUCTION = """\
+{orders} orders: charged at a gateway, shipped by a carrier, points for the customer. Both partners are a real HTTP
+server that does again what it is told again. Some customers click twice, some messages come twice, and workers are
+killed in the middle of a job. {rounds} rounds, a minute or two. So that you needn't wait, leases take 3 s here, and
+the broker gives a message again after 4 s. In the table "!" marks harm.
+"""
 
 
 def main() -> int:
@@ -23,8 +30,11 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="celery-replay-demo-"))
     screen = make_screen()
     try:
+        screen.say(INTRODUCTION.format(orders=options.orders, rounds=len(options.columns)))
         outcomes = run(options, folder, screen)
         screen.table([outcome.column.name for outcome in outcomes], rows(outcomes))
+        for outcome in outcomes:
+            screen.say(conclusion(outcome))
         for outcome in outcomes:
             if outcome.column.proves == "none" and outcome.caught:
                 show_trace(outcome, outcome.caught[0])

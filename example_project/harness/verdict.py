@@ -69,6 +69,13 @@ def mark(count: int) -> str:
     return f"{count} !" if count else "0"
 
 
+def conclusion(outcome: Outcome) -> str:
+    """Put a column into one sentence."""
+    found = harms(outcome.seen)
+    twice, lost = (sum(harm.count for harm in found if harm.kind == kind) for kind in ("twice", "lost"))
+    return f"{outcome.column.name}: {twice} done twice, {lost} never done, with {outcome.kills} workers killed"
+
+
 def complaints(outcome: Outcome) -> list[str]:
     """Say what is wrong with a column: harm done by ours, or nothing shown by the others."""
     found: Counter[str] = Counter()
