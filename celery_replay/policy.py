@@ -9,9 +9,9 @@ import string
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
+from . import hooks
 from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
@@ -127,47 +127,8 @@ def check_options(cls: Any) -> None:
     unbound = not isinstance(inspect.getattr_static(cls, "run"), staticmethod)
     signature = _signature(cls.run, unbound=unbound)
     _key_function(name, options["idempotency_key"], signature)
-    _check_hooks(name, {option: _hook(cls, option) for option in ("verify", "idempotency_key")}, signature)
-
-
-def _hook(cls: Any, option: str) -> Any:
-    """Return a hook as the bound task will have it: what is written as a method gets the task first."""
-    found = inspect.getattr_static(cls, option, None)
-    is_method = inspect.isfunction(found) and not vars(cls).get("_decorated", False)
-    return partial(found, None) if is_method else getattr(cls, option, None)
-
-
-def _check_hooks(name: str, hooks: Mapping[str, Any], signature: inspect.Signature | None) -> None:
-    """See that what is called with the task's arguments takes them: else that shows after the first crash."""
-    if signature is None:
-        return
-    plain = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    shown = ", ".join(signature.parameters) or "none"
-    by_name = {p.name: None for p in plain}
-    by_name_only = {p.name: None for p in plain if p.kind is p.KEYWORD_ONLY}
-    if not _takes(hooks["verify"], [None] * (len(plain) - len(by_name_only)), by_name_only):
-        raise ConfigurationError(
-            f"task {name}: verify= is called with the task's own arguments, ({shown}), and does not take them"
-        )
-    if not _takes(hooks["idempotency_key"], [], by_name):
-        raise ConfigurationError(
-            f"task {name}: the callable idempotency_key= is called with every parameter of the task by its name, "
-            f"({shown}), and does not take them; **others takes those that don't matter"
-        )
-
-
-def _takes(function: Any, args: list[None], kwargs: dict[str, None]) -> bool:
-    if not callable(function):
-        return True
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # written in C, and it does not say
-        return True
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
+    for option in ("verify", "idempotency_key"):
+        hooks.check(name, option, hooks.declared(cls, option), signature)
 
 
 def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
@@ -190,7 +151,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         defaults=_defaults(signature) if key else {},
         key=key,
         on_incomplete=OnIncomplete(incomplete) if incomplete else _default_incomplete(options),
-        verify=options["verify"],
+        verify=hooks.fitted(options["verify"], signature) if options["verify"] else None,
         atomic=options["atomic"],
         fenced=options["fenced"],
         refuse_failed=options["on_failed_key"] == "refuse",
@@ -320,7 +281,8 @@ def _key_function(
     if declared is None:
         return None
     if callable(declared):
-        return lambda bound: _key_text(name, declared(**_as_keywords(bound, signature)))
+        call = hooks.by_name(declared, signature)
+        return lambda bound: _key_text(name, call(bound))
     known = set(signature.parameters) if signature else set()
     parts = list(KEY_FORMATTER.parse(declared))
     for _, path, _, _ in parts:
@@ -353,14 +315,6 @@ def _key_text(name: str, key: Any) -> str:
             "every process; use one of its attributes"
         )
     return text
-
-
-def _as_keywords(bound: Mapping[str, Any], signature: inspect.Signature | None) -> dict[str, Any]:
-    keywords = dict(bound)
-    for parameter in signature.parameters.values() if signature else ():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            keywords.update(keywords.pop(parameter.name, {}))
-    return keywords
 
 
 def _warn_of_near_misses(name: str, given: Mapping[str, Any]) -> None:

@@ -90,19 +90,27 @@ def test_a_bound_tasks_self_is_no_parameter_of_its_key(declare):
         declare(ship_bound, bind=True, idempotency_key="{self}")
 
 
-@pytest.mark.parametrize("hook", [lambda: None, lambda order_id: None, lambda order_id, carrier, express, more: None])
-def test_a_hook_that_does_not_take_the_tasks_arguments_is_an_error(declare, hook):
-    with pytest.raises(ConfigurationError, match=r"verify= is called with the task's own arguments, \(order_id, carr"):
-        declare(verify=hook)
+@pytest.mark.parametrize("option", ["verify", "idempotency_key"])
+@pytest.mark.parametrize("hook", [lambda oid: None, lambda order_id, *, country: None])
+def test_a_hook_that_wants_what_the_task_has_not_is_an_error(declare, option, hook):
+    with pytest.raises(ConfigurationError, match=rf"{option}= wants (oid|country), which is no parameter of the task"):
+        declare(**{option: hook})
 
 
-def test_a_key_function_that_does_not_take_every_parameter_is_an_error(declare):
-    with pytest.raises(
-        ConfigurationError, match=r"idempotency_key= is called with every parameter .* \*\*others takes"
-    ):
-        declare(idempotency_key=lambda order_id: f"ship:{order_id}")
+@pytest.mark.parametrize(
+    ("hook", "given"),
+    [
+        (lambda: (), ()),
+        (lambda order_id: order_id, 5),
+        (lambda express, order_id: (express, order_id), (False, 5)),
+        (lambda carrier, missing=7: (carrier, missing), ("post", 7)),
+        (lambda **every: sorted(every), ["carrier", "express", "order_id"]),
+    ],
+)
+def test_a_hook_gets_those_arguments_that_it_names(declare, hook, given):
+    policy = policy_of(declare(verify=hook, idempotency_key=lambda *_, **every: repr(every)))
 
-    declare(idempotency_key=lambda order_id, **others: f"ship:{order_id}")
+    assert policy.verify(5) == policy.verify(order_id=5) == given
 
 
 def test_a_hook_written_as_a_method_takes_the_task_first(app):
@@ -116,8 +124,8 @@ def test_a_hook_written_as_a_method_takes_the_task_first(app):
             return None
 
     app.register_task(Ship)
-    Ship.verify = lambda order_id: None
-    with pytest.raises(ConfigurationError, match="verify= is called"):
+    Ship.verify = lambda self, oid: None
+    with pytest.raises(ConfigurationError, match="verify= wants oid"):
         check_options(Ship)
 
 
