@@ -124,6 +124,7 @@ def test_a_close_that_finds_no_store_waits_on_disk_and_is_delivered_later(outage
     reference = fresh()
     task_id = outage.send(task, reference, callback=reference)
     wait_for(lambda: outage.begun(reference), "body begins")
+    wait_for(lambda: not outage.spooled(), "what earlier outages left is delivered")
     outage.proxy.refuse()
     outage.stage.sign(reference)
     assert outage.stage.result(task_id) == reference, "Celery goes on"
