@@ -56,7 +56,11 @@ migrations: venv  ## Check that no migration is missing
 
 check: fmt-check lint types layers migrations  ## Everything that is checked without running tests
 
-bench: venv  ## Measure against plain Celery; ARGS go to the benchmark
+$(VENV)/.bench: $(VENV)/.stamp
+	$(BIN)/python $(PIP) install --editable '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench  ## Measure against plain Celery; ARGS go to the benchmark
 	$(BIN)/python -m benchmarks $(ARGS)
 
 demo: $(DEMO_VENV)/.stamp  ## Run the demo project; ARGS go to it
