@@ -247,12 +247,15 @@ class Attempt:
     def claim_step(self, record: StepRecord) -> tuple[bool, StepRecord | None]:
         """Write a step ahead; a store that is away for a moment is waited for, since the body can't be undone."""
         assert self.job is not None
-        for pause in _TRIES:
+        pauses = iter(_TRIES)
+        while True:
             try:
                 return self.runtime.store.claim_step(self.job, record, self.delivery)
             except StoreUnavailable:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
                 time.sleep(pause)
-        return self.runtime.store.claim_step(self.job, record, self.delivery)
 
     def _deliver(self, ending: Ending) -> bool:
         chunks = self.recorder.take()

@@ -45,7 +45,7 @@ def by_name(hook: Callable[..., Any], signature: inspect.Signature | None) -> Ca
     parameters = _parameters(hook)
     rests = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD] if signature else []
     every = parameters is None or any(p.kind is p.VAR_KEYWORD for p in parameters)
-    names = frozenset() if parameters is None else frozenset(p.name for p in parameters)
+    names = frozenset(p.name for p in parameters or ())
 
     def call(bound: Mapping[str, Any]) -> Any:
         keywords = dict(bound)

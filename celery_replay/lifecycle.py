@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .clock import SECOND, Micros
 from .facts import (
@@ -93,16 +94,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
         # Whoever filed it knew more of its end than the attempt that was cut off.
         return Closing(facts=facts, ended=(record,), accepted=True)
-    closed = evolve(
-        job,
-        status=ending.outcome,
-        lease_until=None,
-        closed_at=now,
-        message=None,
-        strikes=job.strikes + 1 if ending.strike else 0,
-        unsettled=ending.unsettled,
-        keep_until=now + ending.keep_us,
-    )
+    closed = _closed(job, ending, ending.outcome, now, keep_until=now + ending.keep_us)
     facts = evolve(facts, job=closed)
     wakes = job.identity if job.waiters else None
     if ending.outcome.handed_over:
@@ -115,22 +107,25 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     return Closing(facts=facts, ended=(record,), accepted=True, wakes=wakes)
 
 
+def _closed(job: Job, ending: Ending, status: Outcome, now: Micros, **more: Any) -> Job:
+    return evolve(
+        job,
+        status=status,
+        lease_until=None,
+        closed_at=now,
+        message=None,
+        strikes=job.strikes + 1 if ending.strike else 0,
+        unsettled=ending.unsettled,
+        **more,
+    )
+
+
 def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
     """Let an attempt give up its job because it found that it had lost it, though nobody had taken over."""
     job = _job(facts)
     record = attempt_of(job, Outcome.REFUSED, now)
-    job = evolve(
-        job,
-        status=Outcome.INTERRUPTED,
-        lease_until=None,
-        closed_at=now,
-        message=None,
-        strikes=0,
-        unsettled=ending.unsettled,
-    )
-    return Closing(
-        facts=step_back(evolve(facts, job=job), ending.delivery, ending.claim, now), ended=(record,), accepted=False
-    )
+    facts = evolve(facts, job=_closed(job, ending, Outcome.INTERRUPTED, now))
+    return Closing(facts=step_back(facts, ending.delivery, ending.claim, now), ended=(record,), accepted=False)
 
 
 def _hand_over(facts: Facts, ending: Ending, now: Micros) -> Facts:

@@ -53,16 +53,16 @@ def _stamp(name: str, body: Any, table: dict[str, Any]) -> None:
     present = headers.find(table)
     attempt = current_attempt()
     # Its own name, too: another task may be published under the same id.
-    same_job = attempt is not None and (attempt.request.id, attempt.task.name) == (table.get("id"), name)
+    is_own = attempt is not None and (attempt.request.id, attempt.task.name) == (table.get("id"), name)
+    own = attempt if is_own else None
     replacement = present is not None and present.operation is not None and table.get("replaced_task_nesting")
     retries = table.get("retries") or 0
     # A task that publishes itself anew, under the same id, begins another job: only a retry goes on with this one.
-    retry = retries > (attempt.request.retries or 0) if attempt is not None and same_job else bool(retries)
-    if attempt is not None and same_job and retry:
-        attempt.retry_at = moment(table.get("eta")) or wall()
+    retry = retries > (own.request.retries or 0) if own is not None else bool(retries)
     carried_on = present if retry or replacement else None
-    if carried_on is None and same_job and retry and attempt is not None:
-        carried_on = attempt.stamp
+    if own is not None and retry:
+        own.retry_at = moment(table.get("eta")) or wall()
+        carried_on = carried_on or own.stamp
     if carried_on is not None:
         headers.write(table, replace(carried_on, published_at=wall()))
         return

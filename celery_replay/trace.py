@@ -19,7 +19,7 @@ INLINE_LIMIT = 1024
 BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
-UNTOLD = frozenset({"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries"})
+_UNTOLD = frozenset({"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries"})
 """Attributes that every attempt has: kept with the events, and no part of the story."""
 
 _WELL = (Outcome.OPEN, Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.STALE_IGNORED, Outcome.IGNORED)
@@ -211,6 +211,29 @@ def story(job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord] =
     numbers = {attempt: number for number, attempt in enumerate(began, 1)}
     # The message is published for all of its attempts; which of them told of it says nothing.
     return [(0 if event.name == "published" else numbers.get(event.attempt, 0), event) for event in known]
+
+
+def title(event: Event) -> str:
+    """Name an event, with the step that it is of."""
+    return f"{event.step}: {event.name}" if event.step else event.name
+
+
+def telling(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those attributes that are part of the story."""
+    return {name: value for name, value in attributes.items() if name not in _UNTOLD and value not in (None, "")}
+
+
+def tone(event: Event) -> tuple[str, str]:
+    """Return what kind of event it is, for its colour, and the sign that says the same."""
+    if event.status == "fail":
+        return "fail", "✗"
+    if event.status == "skipped":
+        return "skipped", "↷"
+    if event.domain:
+        return "domain", "◆"
+    if event.side_effect:
+        return "side_effect", "⇢"
+    return ("good", "✓") if event.name == "succeeded" else ("plain", "·")
 
 
 def failure_in(job: Job, told: Sequence[Event]) -> Event | None:

@@ -10,12 +10,12 @@ from ..clock import SECOND, Micros
 from ..records import AttemptRecord, Event, Job
 from ..redaction import redact, redact_text
 from ..stores.base import Store
-from ..trace import UNTOLD, failure_in, story, timeline
+from ..trace import failure_in, story, telling, timeline, title, tone
 from . import fields
 from .output import printable, to_json
 from .payload import decoded
 
-_COLOURS = {"fail": "31", "skipped": "33", "domain": "36", "good": "32", "dim": "2"}
+_COLOURS = {"fail": "31", "skipped": "33", "domain": "36", "side_effect": "32", "good": "32", "plain": "2"}
 
 
 def show(store: Store, job: Job, *, as_json: bool = False, out: TextIO | None = None) -> None:
@@ -64,40 +64,23 @@ def _why(job: Job, failure: Event) -> str:
     recorded = decoded(job.failure)
     if not any(told) and isinstance(recorded, dict):
         told = [recorded.get(name) for name in ("type", "message", "reason")]
-    return _shown(": ".join(str(text) for text in told if text) or _name(failure))
+    return _shown(": ".join(str(text) for text in told if text) or title(failure))
 
 
 def _line(event: Event, number: int, start: Micros, colour: bool) -> str:
-    mark, tone = _mark(event)
-    told = redact(event.attributes)
-    shown = {key: value for key, value in told.items() if key not in UNTOLD and value not in (None, "")}
+    kind, sign = tone(event)
+    shown = telling(redact(event.attributes))
     details = "  ".join(_shown(f"{key}={value}") for key, value in shown.items())
     offset = f"+{(event.at - start) / SECOND:9.3f}s"
     return (
         f"{offset}  {f'#{number}' if number else '  '}  "
-        + _paint(f"{mark} {_shown(_name(event))}", tone, colour)
+        + _paint(f"{sign} {_shown(title(event))}", _COLOURS[kind], colour)
         + (f"  {details}" if details else "")
     )
 
 
-def _name(event: Event) -> str:
-    return f"{event.step}: {event.name}" if event.step else event.name
-
-
 def _shown(text: str) -> str:
     return printable(redact_text(text))
-
-
-def _mark(event: Event) -> tuple[str, str]:
-    if event.status == "fail":
-        return "✗", _COLOURS["fail"]
-    if event.status == "skipped":
-        return "↷", _COLOURS["skipped"]
-    if event.domain:
-        return "◆", _COLOURS["domain"]
-    if event.side_effect:
-        return "⇢", _COLOURS["good"]
-    return ("✓", _COLOURS["good"]) if event.name == "succeeded" else ("·", _COLOURS["dim"])
 
 
 def _paint(text: str, tone: str, colour: bool) -> str:

@@ -81,26 +81,24 @@ def postgres_dsn() -> Iterator[str]:
 
 def mariadb_url() -> Iterator[str]:
     """Yield the address of an empty MariaDB database; there is no wheel to fall back on."""
-
-    def find(stack: ExitStack) -> str:
-        url = os.environ.get(URL_VARIABLES["mariadb"]) or mariadb_server.shared(stack)
-        if url is None:
-            raise ServerUnavailable("no MariaDB: start one on port 3306 that lets root in, or set REPLAY_MARIADB_URL")
-        return url
-
-    yield from _lend("mariadb", find)
+    hint = "no MariaDB: start one on port 3306 that lets root in, or set REPLAY_MARIADB_URL"
+    yield from _lend_running("mariadb", mariadb_server.shared, hint)
 
 
 def rabbitmq_url() -> Iterator[str]:
     """Yield the address of a RabbitMQ virtual host; there is no wheel to fall back on."""
+    hint = "no RabbitMQ: start one on port 5672 or set REPLAY_RABBITMQ_URL"
+    yield from _lend_running("rabbitmq", rabbitmq_server.shared, hint)
 
+
+def _lend_running(name: str, shared: Callable[[ExitStack], str | None], hint: str) -> Iterator[str]:
     def find(stack: ExitStack) -> str:
-        url = os.environ.get(URL_VARIABLES["rabbitmq"]) or rabbitmq_server.shared(stack)
+        url = os.environ.get(URL_VARIABLES[name]) or shared(stack)
         if url is None:
-            raise ServerUnavailable("no RabbitMQ: start one on port 5672 or set REPLAY_RABBITMQ_URL")
+            raise ServerUnavailable(hint)
         return url
 
-    yield from _lend("rabbitmq", find)
+    yield from _lend(name, find)
 
 
 def _lend(name: str, find: Callable[[ExitStack], str]) -> Iterator[str]:

@@ -10,13 +10,22 @@ from typing import Any
 from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Event, Job
 from celery_replay.redaction import redact
-from celery_replay.trace import UNTOLD, failure_in, story, timeline
+from celery_replay.trace import failure_in, story, telling, timeline, title, tone
 
 from .display import lasting, moment, shown, size
 from .reading import EVENTS_SHOWN, Traces
 
 WIDTH = 100
 """Of the drawing, in its own units."""
+_LOOKS = {
+    "fail": ("bad", "failed"),
+    "skipped": ("waits", "skipped"),
+    "domain": ("domain", "recorded by the task"),
+    "side_effect": ("busy", "side effect"),
+    "good": ("good", ""),
+    "plain": ("quiet", ""),
+}
+"""By kind of event, the style's name and what is said in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +63,19 @@ def _lines(told: Sequence[tuple[int, Event]], failure: Event | None) -> Iterator
     spans = _spans(told)
     for number, event in told:
         first, last = spans[number]
-        kind, sign, tag = _kind(event)
+        kind, sign = tone(event)
+        look, tag = _LOOKS[kind]
         if event is failure:
             tag = "failed here"
-        name = f"{event.step}: {event.name}" if event.step else event.name
         yield Line(
             offset=f"+{lasting(event.at - start)}",
             at=moment(event.at),
             attempt=number,
-            kind=kind,
+            kind=look,
             sign=sign,
             tag=tag,
-            name=shown(name, 200),
-            details=[
-                (shown(key, 100), _text(value)) for key, value in event.attributes.items() if _telling(key, value)
-            ],
+            name=shown(title(event), 200),
+            details=[(shown(key, 100), _text(value)) for key, value in telling(event.attributes).items()],
             place=f"{(event.at - start) * scale:.2f}",
             begin=f"{(first - start) * scale:.2f}",
             width=f"{(last - first) * scale:.2f}",
@@ -80,22 +87,6 @@ def _spans(told: Sequence[tuple[int, Event]]) -> dict[int, tuple[Micros, Micros]
     for number, event in told:
         spans[number] = (spans.get(number, (event.at,))[0], event.at)
     return spans
-
-
-def _kind(event: Event) -> tuple[str, str, str]:
-    if event.status == "fail":
-        return "bad", "✗", "failed"
-    if event.status == "skipped":
-        return "waits", "↷", "skipped"
-    if event.domain:
-        return "domain", "◆", "recorded by the task"
-    if event.side_effect:
-        return "busy", "⇢", "side effect"
-    return ("good", "✓", "") if event.name == "succeeded" else ("quiet", "·", "")
-
-
-def _telling(key: str, value: Any) -> bool:
-    return key not in UNTOLD and value not in (None, "")
 
 
 def _text(value: Any) -> str:
