@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from . import dead_letters
 from .clock import Micros
 from .exceptions import JobError, JobExpired, KeyConflict, KeyFailed, PoisonJob, UnknownOutcome
-from .facts import Change, Delivery, Facts, alive, died, file_letter, forget_letter, park, reserved
-from .records import AttemptRecord, Job, Letter, Row, evolve
+from .facts import Change, Delivery, Facts, alive, died, park, reserved
+from .records import AttemptRecord, Job, Row, evolve
 from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
@@ -43,6 +44,10 @@ class Ask:
     on_incomplete: OnIncomplete = OnIncomplete.RESUME
     refuse_failed: bool = False
     poison_cap: int = 5
+    original: str | None = None
+    """For a replay: the submission whose dead letter it is about."""
+    accepts_unknown: bool = False
+    """For a replay: an operator accepts that an effect of which nobody knows may happen again."""
     worker: str = ""
     pid: int = 0
     code_version: str = ""
@@ -82,6 +87,12 @@ class Case:
     def generation(self) -> int:
         """The delivery's number."""
         return self.ask.delivery.generation
+
+    @property
+    def decided(self) -> bool:
+        """Is this a replay of the job that holds the key? Then a person has seen that it failed."""
+        holder, original = self.facts.holder, self.ask.original
+        return holder is not None and original is not None and original in (holder.submission, holder.original)
 
 
 def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
@@ -169,7 +180,7 @@ def _expired(case: Case) -> Admission | None:
 
 def _poisoned(case: Case) -> Admission | None:
     owner = case.facts.owner
-    if owner is None or alive(owner, case.now) or _strikes(owner) < case.ask.poison_cap:
+    if owner is None or alive(owner, case.now) or _strikes(case, owner) < case.ask.poison_cap:
         return None
     return _refuse(evolve(case, facts=_take_key(case)), Outcome.FAILED, Reason.POISON, owner=owner)
 
@@ -190,7 +201,7 @@ def _first_result(case: Case) -> Admission | None:
         canvas_until=now + ask.canvas_us,
         closed_at=now,
     )
-    facts = forget_letter(evolve(case.facts, job=job), "deduplicated")
+    facts = dead_letters.resolve(evolve(case.facts, job=job), "deduplicated")
     return _answer(case, Verdict.FIRST_RESULT, Reason.KEY_DONE, facts=facts, source=holder)
 
 
@@ -206,14 +217,15 @@ def _held(case: Case) -> Admission | None:
 
 def _conflict(case: Case) -> Admission | None:
     holder = case.facts.holder
-    if holder is not None and _conflicts(holder, case.ask):
+    # A payload that was mended before its replay is another one on purpose.
+    if holder is not None and not case.decided and _conflicts(holder, case.ask):
         return _refuse(case, Outcome.FAILED_VALIDATION, Reason.KEY_CONFLICT)
     return None
 
 
 def _failed_key(case: Case) -> Admission | None:
     holder = case.facts.holder
-    if holder is not None and holder.status.failing and case.ask.refuse_failed:
+    if holder is not None and holder.status.failing and case.ask.refuse_failed and not case.decided:
         return _refuse(case, Outcome.FAILED, Reason.KEY_FAILED)
     return None
 
@@ -222,6 +234,8 @@ def _unsettled(case: Case) -> Admission | None:
     """Stop where nobody knows whether the effect happened, and the task wants a person to decide."""
     owner = case.facts.owner
     if owner is None or not owner.unsettled or case.ask.on_incomplete is not OnIncomplete.DEAD_LETTER:
+        return None
+    if case.ask.accepts_unknown:
         return None
     return _refuse(evolve(case, facts=_take_key(case)), Outcome.FAILED, Reason.EFFECT_UNSETTLED, owner=owner)
 
@@ -258,7 +272,7 @@ def _run(case: Case) -> Admission:
         lease_until=now + ask.lease_us,
         unsettled=incomplete or ask.is_step,
         attempts=(case.job.attempts if case.job else 0) + 1,
-        strikes=_strikes(owner) if owner else 0,
+        strikes=_strikes(case, owner) if owner else 0,
         waiters=owner.waiters if owner else False,
         started_at=now,
     )
@@ -283,7 +297,9 @@ def _take_key(case: Case) -> Facts:
     holder = case.facts.holder
     if holder is None:
         return case.facts
-    return evolve(case.facts, holder=evolve(holder, claim=None, waiters=False, unsettled=False))
+    # One without a key has nothing to lose but its nonce, by which it would still be the owner.
+    nonce = holder.nonce if holder.claim else ""
+    return evolve(case.facts, holder=evolve(holder, claim=None, nonce=nonce, waiters=False, unsettled=False))
 
 
 def _deaths(before: Facts, after: Facts, now: Micros) -> tuple[AttemptRecord, ...]:
@@ -316,6 +332,7 @@ def _new_job(case: Case, **changes: Any) -> Job:
         "fence": kept.fence if kept else 0,
         "attempts": kept.attempts if kept else 0,
         "letter": kept.letter if kept else False,
+        "original": ask.original,
         "ack": ask.ack,
         "redelivery_us": ask.redelivery_us,
         "worker": ask.worker,
@@ -327,9 +344,12 @@ def _new_job(case: Case, **changes: Any) -> Job:
     return evolve(_BLANK, **{**values, **changes})
 
 
-def _strikes(owner: Job) -> int:
-    """Count attempts in a row that died: one more where the last one never closed and nobody filed it yet."""
-    return owner.strikes + (owner.status is Outcome.OPEN)
+def _strikes(case: Case, owner: Job) -> int:
+    """Count attempts in a row that died: one more where the last one never closed and nobody filed it yet.
+
+    A replay begins at none, since somebody has looked at it.
+    """
+    return 0 if case.decided else owner.strikes + (owner.status is Outcome.OPEN)
 
 
 def _conflicts(holder: Job, ask: Ask) -> bool:
@@ -368,7 +388,16 @@ def _refuse(
     )
     facts = evolve(case.facts, job=job)
     if letter:
-        facts = file_letter(facts, _draft(case, job, reason))
+        drafted = dead_letters.draft(
+            job,
+            now,
+            reason,
+            category=_CATEGORY.get(reason, Category.UNCLASSIFIED),
+            text=refusal(reason, job.key, case.facts.holder).message,
+            message=ask.delivery.message(),
+            code_version=ask.code_version,
+        )
+        facts = dead_letters.file(facts, drafted)
     return _answer(case, Verdict.REFUSED, reason, facts=facts)
 
 
@@ -401,27 +430,6 @@ _CATEGORY = {
     Reason.KEY_CONFLICT: Category.VALIDATION,
     Reason.EFFECT_UNSETTLED: Category.UNKNOWN_OUTCOME,
 }
-
-
-def _draft(case: Case, job: Job, reason: Reason) -> Letter:
-    return Letter(
-        submission=job.submission,
-        operation=job.operation,
-        task_id=job.task_id,
-        trace_id=job.trace_id,
-        correlation_id=job.correlation_id,
-        key=job.key,
-        generation=job.generation,
-        reason=reason,
-        category=_CATEGORY.get(reason, Category.UNCLASSIFIED),
-        error_message=refusal(reason, job.key, case.facts.holder).message,
-        attempts=max(job.attempts, 1),
-        first_seen=case.now,
-        last_failed=case.now,
-        worker=job.worker,
-        code_version=case.ask.code_version,
-        message=case.ask.delivery.message(),
-    )
 
 
 def _parked(case: Case, behind: Job, reason: Reason, wake_at: Micros) -> Admission:

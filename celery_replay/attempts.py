@@ -92,7 +92,7 @@ class Attempt:
             submission=self.stamp.submission,
             operation=task.name,
             generation=self.generation,
-            message=parking.keeper(self.request, args, kwargs, task.serializer),
+            message=parking.keeper(self.request, args, kwargs, task.serializer, self.policy.told),
         )
 
     # What a task may ask
@@ -186,6 +186,8 @@ class Attempt:
             on_incomplete=policy.on_incomplete,
             refuse_failed=policy.refuse_failed,
             poison_cap=int(runtime.settings.poison_cap),
+            original=stamp.original,
+            accepts_unknown=bool(stamp.accepts_unknown),
             worker=self.worker,
             pid=runtime.pid,
             code_version=runtime.settings.code,
@@ -397,8 +399,11 @@ class Attempt:
 
     def _claim(self) -> str | None:
         if self._carries_key:
-            return digest(str(self.stamp.operation), self.key) if self.key else None
-        return self.policy.claim(self.key)
+            claim = digest(str(self.stamp.operation), self.key) if self.key else None
+        else:
+            claim = self.policy.claim(self.key)
+        # A replay without a key claims the job that it replays: that one must not come back beside it.
+        return claim or self.stamp.original
 
     @property
     def _carries_key(self) -> bool:

@@ -8,6 +8,7 @@ ReplayError
 ├── OwnershipLost             this attempt no longer owns its job
 │   └── FenceRefused          the target has seen a newer owner
 ├── StepError                 a step was used in a way that can't be made safe
+├── TriageRefused             a decision about a dead letter can't be taken now
 └── JobError                  ends a job through Celery's tracer
     ├── KeyConflict           same key, another payload
     ├── KeyFailed             the key's job failed, and the task refuses another run
@@ -81,6 +82,12 @@ class StepError(ReplayError):
     """A step was used in a way that can't be made safe; give it a `key=`."""
 
     id = "step"
+
+
+class TriageRefused(ReplayError):
+    """This can't be done to the dead letter as it stands; look at it again."""
+
+    id = "triage-refused"
 
 
 class JobError(ReplayError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .clock import Micros
 from .records import AttemptRecord, Job, Letter, Row, evolve
-from .states import LetterState, Outcome, Reason, RowStatus
+from .states import Outcome, Reason, RowStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,7 @@ class Facts:
     """The other submission that holds the key, if there is one."""
     row: Row | None = None
     letter: Letter | None = None
+    """Its own; for a replay, the one that it is about."""
 
     @property
     def owner(self) -> Job | None:
@@ -113,31 +114,3 @@ def attempt_of(job: Job, outcome: Outcome, now: Micros, note: str = "") -> Attem
         ended_at=now,
         note=note,
     )
-
-
-def forget_letter(facts: Facts, how: str) -> Facts:
-    """Resolve the letter of a job that ended well after all."""
-    letter, job = facts.letter, facts.job
-    if letter is not None and letter.state is LetterState.OPEN:
-        facts = evolve(facts, letter=evolve(letter, state=LetterState.RESOLVED, resolved_how=how))
-    if job is not None and job.letter:
-        facts = evolve(facts, job=evolve(job, letter=False))
-    return facts
-
-
-def file_letter(facts: Facts, draft: Letter) -> Facts:
-    """File a letter, once per submission: whoever comes first writes it, later failures only update it."""
-    kept = facts.letter
-    if kept is not None:
-        again = kept.state is LetterState.RESOLVED
-        draft = evolve(
-            draft if again or not kept.error_type else kept,
-            first_seen=kept.first_seen,
-            last_failed=draft.last_failed,
-            attempts=max(kept.attempts, draft.attempts),
-            message=kept.message or draft.message,
-            state=LetterState.OPEN,
-            resolved_how="",
-        )
-    job = evolve(facts.job, letter=True) if facts.job else None
-    return evolve(facts, letter=draft, job=job)

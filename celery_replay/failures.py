@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, TracebackType
 
 from .exceptions import KeyConflict, RolledBack, UnknownOutcome
 from .records import Failure
@@ -29,6 +32,16 @@ _BROKEN = frozenset(
 """Names in HTTP libraries, and in the standard one, for what broke off after the request had been sent."""
 
 
+_FRAMES = 8
+"""How many of the innermost ones count: a recursion must not make a group of every depth."""
+_FOREIGN = (
+    "<frozen ",
+    str(Path(__file__).parent),
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+)
+"""Where code lies that is nobody's fault: the standard library, installed packages, ours."""
+
+
 def failure_of(error: BaseException, reason: Reason = Reason.EXCEPTION) -> Failure:
     """Describe an exception as text; its own methods may do anything and are not trusted."""
     kind = type(error)
@@ -38,7 +51,24 @@ def failure_of(error: BaseException, reason: Reason = Reason.EXCEPTION) -> Failu
         traceback=_traceback(error),
         category=next((word for cls, word in _CATEGORIES if isinstance(error, cls)), Category.UNCLASSIFIED),
         reason=Reason.ROLLED_BACK if isinstance(error, RolledBack) else reason,
+        frames=_frames(error.__traceback__),
     )
+
+
+def _frames(trace: TracebackType | None) -> tuple[str, ...]:
+    """Name the functions of the project's own code that an error came through, outermost first.
+
+    Where it came through none of them, the function that raised it.
+    """
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(trace)]
+    own = [code for code in codes if not code.co_filename.startswith(_FOREIGN)]
+    return tuple(safe_text(_function(code), 300) for code in (own or codes[-1:])[-_FRAMES:])
+
+
+def _function(code: CodeType) -> str:
+    path = Path(code.co_filename)
+    # Not the whole path: the same code lies elsewhere on the next machine.
+    return f"{path.parent.name}/{path.name}:{getattr(code, 'co_qualname', code.co_name)}"
 
 
 def _traceback(error: BaseException) -> str:

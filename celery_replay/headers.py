@@ -14,6 +14,8 @@ One header, `celery_replay`, a flat table:
 | k | idempotency key |
 | h | payload fingerprint |
 | o | only where a task replaced another one: the task that the key was declared for |
+| r | only of a replay: the submission whose dead letter it is about |
+| u | only of a replay: 1 where an operator accepts that an effect of unknown end may happen again |
 
 Fields that this version does not know are carried on. A message without the header runs all the same.
 """
@@ -43,6 +45,8 @@ _NAMES = {
     "k": "key",
     "h": "fingerprint",
     "o": "operation",
+    "r": "original",
+    "u": "accepts_unknown",
 }
 
 
@@ -60,6 +64,10 @@ class Stamp:
     fingerprint: str | None = None
     operation: str | None = None
     """Says that this message carries on the submission of a task that replaced itself: the first one's name."""
+    original: str | None = None
+    """Of a replay: the submission whose dead letter it is about."""
+    accepts_unknown: int | None = None
+    """Of a replay: 1 where an operator accepts that an effect of which nobody knows may happen again."""
     newer: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a newer version, kept as they came."""
 
@@ -86,6 +94,8 @@ def _sound(name: str, value: Any) -> Any:
     """Take a field only where it can be what it says: the table comes from outside."""
     if name.endswith("_at"):
         return value if type(value) is int and 0 < value < _LATEST else None
+    if name == "accepts_unknown":
+        return 1 if value == 1 else None
     if name in ("key", "fingerprint", "operation"):
         return value if isinstance(value, str) else None
     return value if isinstance(value, str) and _ID.fullmatch(value) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from . import dead_letters
 from .clock import SECOND, Micros
 from .facts import (
     Change,
@@ -14,8 +15,6 @@ from .facts import (
     attempt_of,
     blocked_until,
     died,
-    file_letter,
-    forget_letter,
     park,
 )
 from .records import Failure, Job, Letter, Row, StepRecord, evolve
@@ -145,9 +144,9 @@ def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
     )
     facts = evolve(facts, job=job)
     if ending.outcome.failing:
-        facts = file_letter(facts, _letter(job, ending, now))
+        facts = dead_letters.file(facts, _letter(job, ending, now))
     else:
-        facts = forget_letter(facts, "succeeded")
+        facts = dead_letters.resolve(facts, "succeeded")
     return facts if ending.canvas else advance_canvas(facts)
 
 
@@ -264,6 +263,8 @@ class News:
     trace_id: str = ""
     correlation_id: str = ""
     key: str = ""
+    original: str | None = None
+    """For a replay: the submission that it is about."""
     keep_us: Micros = 0
     """How long a job that never began is remembered."""
 
@@ -303,7 +304,8 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
         facts = evolve(facts, row=None)
     outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
     if job is None and facts.row is None:
-        return Change(facts=evolve(facts, job=_never_begun(news, outcome, now)))
+        facts = evolve(facts, job=_never_begun(news, outcome, now))
+        return Change(facts=dead_letters.give_back(facts) if news.original else facts)
     if job is None or job.status.ended or job.generation > news.generation:
         return Change(facts=facts) if facts.row is not row else None
     ours = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
@@ -314,7 +316,9 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
         job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
     )
     facts = evolve(facts, job=evolve(job, canvas_advanced=True))
-    return Change(facts=forget_letter(facts, str(outcome)), ended=ended)
+    replayed = job.original is not None
+    facts = dead_letters.give_back(facts) if replayed else dead_letters.resolve(facts, str(outcome))
+    return Change(facts=facts, ended=ended)
 
 
 def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:
@@ -329,6 +333,7 @@ def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:
         generation=news.generation,
         status=outcome,
         canvas_advanced=True,
+        original=news.original,
         worker=news.worker,
         pid=news.pid,
         started_at=now,
@@ -348,32 +353,23 @@ def _lose(facts: Facts, now: Micros, reason: Reason) -> Facts:
     strikes = job.strikes + (job.status is Outcome.OPEN)
     job = evolve(job, status=Outcome.LOST, lease_until=None, strikes=strikes)
     facts = evolve(facts, job=job)
-    return file_letter(facts, _letter(job, None, now, reason))
+    return dead_letters.file(facts, _lost_letter(job, now, reason))
 
 
-def _letter(job: Job, ending: Ending | None, now: Micros, reason: Reason = Reason.EXCEPTION) -> Letter:
-    failure = ending.failure if ending else None
-    unsettled = Category.UNKNOWN_OUTCOME if job.unsettled else Category.UNCLASSIFIED
-    return Letter(
-        submission=job.submission,
-        operation=job.operation,
-        task_id=job.task_id,
-        trace_id=job.trace_id,
-        correlation_id=job.correlation_id,
-        key=job.key,
-        generation=job.generation,
-        reason=failure.reason if failure else reason,
-        category=failure.category if failure else unsettled,
-        error_type=failure.type if failure else "",
-        error_message=failure.message if failure else str(reason),
-        traceback=failure.traceback if failure else "",
-        attempts=max(job.attempts, 1),
-        first_seen=now,
-        last_failed=now,
-        worker=job.worker,
-        code_version=ending.code_version if ending else "",
-        message=ending.delivery.message() if ending else job.message or b"",
+def _letter(job: Job, ending: Ending, now: Micros) -> Letter:
+    return dead_letters.draft(
+        job,
+        now,
+        Reason.EXCEPTION,
+        failure=ending.failure,
+        message=ending.delivery.message(),
+        code_version=ending.code_version,
     )
+
+
+def _lost_letter(job: Job, now: Micros, reason: Reason) -> Letter:
+    category = Category.UNKNOWN_OUTCOME if job.unsettled else Category.UNCLASSIFIED
+    return dead_letters.draft(job, now, reason, category=category, message=job.message or b"")
 
 
 def _job(facts: Facts) -> Job:

@@ -8,6 +8,7 @@ import marshal
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 from kombu import serialization as codecs
@@ -36,14 +37,19 @@ _OF_THE_WAY = frozenset(
 """Properties that are kept elsewhere, or made anew for each message."""
 _OF_RABBITMQ = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Headers that it writes on the way, delays included; in a message sent anew it takes them for the sign of a cycle."""
+JSON = "application/json"
+"""The only content that is ever decoded again."""
 _FIXED = (str, bytes, int, float, bool, type(None))
 _EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
-def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
+def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> bytes:
     """Pack a delivery so that it can be published again, byte for byte as far as Celery reads it.
 
     The body is encoded with the message's own serializer and never decoded again here.
+
+    Args:
+        task: what the task declares, for whoever looks at the message later: `TaskPolicy.told`.
     """
     fields = vars(request)
     headers = {
@@ -53,16 +59,22 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
     nested = fields.get("headers") or {}
     if any(fields.get(name) != value for name, value in nested.items()):
         headers["headers"] = nested
-    body = (tuple(args), dict(kwargs), {name: fields.get(name) for name in _EMBEDDED})
-    content_type, content_encoding, payload = codecs.dumps(body, serializer=_serializer(fields, serializer))
-    raw = payload if isinstance(payload, bytes) else payload.encode()
+    encode = partial(codecs.dumps, serializer=_serializer(fields, serializer))
+    canvas = {name: fields.get(name) for name in _EMBEDDED}
+    content_type, content_encoding, payload = encode((tuple(args), dict(kwargs), canvas))
+    bare = None
+    if content_type != JSON and any(canvas.values()):
+        # Of a body that is never decoded again nothing can be taken off later.
+        bare = _text(encode((tuple(args), dict(kwargs), dict.fromkeys(_EMBEDDED)))[2])
     info = fields.get("delivery_info") or {}
     properties = fields.get("properties") or {}
     return pack(
         {
             "v": 1,
+            "task": task,
             "headers": headers,
-            "body": base64.b64encode(raw).decode(),
+            "body": _text(payload),
+            "bare": bare,
             "content_type": content_type,
             "content_encoding": content_encoding,
             "exchange": info.get("exchange") or "",
@@ -80,30 +92,34 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str) -> bytes:
     )
 
 
-def keeper(request: Any, args: Any, kwargs: Any, serializer: str) -> Callable[[], bytes]:
+def _text(payload: bytes | str) -> str:
+    return base64.b64encode(payload if isinstance(payload, bytes) else payload.encode()).decode()
+
+
+def keeper(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> Callable[[], bytes]:
     """Return a function that packs a delivery as it is now, though the body may have changed its arguments by then.
 
     Most deliveries are never packed, so only what can change is copied, by the fastest means that there are.
     """
     if all(isinstance(value, _FIXED) for value in (*args, *kwargs.values())):
-        return lambda: keep(request, args, kwargs, serializer)
+        return lambda: keep(request, args, kwargs, serializer, task)
     try:
         copied = marshal.dumps((args, kwargs))
     except ValueError:  # more than plain data
-        return _packed_now(request, args, kwargs, serializer)
+        return _packed_now(request, args, kwargs, serializer, task)
 
     def pack_copy() -> bytes:
         copied_args, copied_kwargs = marshal.loads(copied)
-        return keep(request, copied_args, copied_kwargs, serializer)
+        return keep(request, copied_args, copied_kwargs, serializer, task)
 
     return pack_copy
 
 
-def _packed_now(request: Any, args: Any, kwargs: Any, serializer: str) -> Callable[[], bytes]:
+def _packed_now(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> Callable[[], bytes]:
     try:
-        packed = keep(request, args, kwargs, serializer)
+        packed = keep(request, args, kwargs, serializer, task)
     except Exception:  # an eager call's arguments need not be fit to be sent
-        return lambda: keep(request, args, kwargs, serializer)
+        return lambda: keep(request, args, kwargs, serializer, task)
     return lambda: packed
 
 

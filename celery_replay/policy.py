@@ -68,6 +68,8 @@ class TaskPolicy:
     ack: AckMode = AckMode.EARLY
     about: Mapping[str, Any] = field(default_factory=dict)
     """Celery's own options that say how the task is run, for its trace."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What a kept message says of its task, for whoever looks at it when the code is another one."""
     excluded: bool = False
 
     def bind(self, args: Any, kwargs: Any) -> Mapping[str, Any] | None:
@@ -163,6 +165,12 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         declared=declared,
         allow_rollback=bool(options["allow_rollback"]) or not declared,
         ack=_ack_mode(task),
+        told={
+            "parameters": parameters_of(signature),
+            "protection": _protection(options, declared),
+            "key": key is not None,
+            "verify": options["verify"] is not None,
+        },
         about={
             "acks_late": bool(task.acks_late),
             "reject_on_worker_lost": bool(task.reject_on_worker_lost),
@@ -178,6 +186,22 @@ def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...] | None:
     parameters = signature.parameters.values() if signature else ()
     plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     return tuple(p.name for p in parameters) if signature and plain else None
+
+
+def parameters_of(signature: inspect.Signature | None) -> list[list[Any]] | None:
+    """Describe parameters as JSON data: name, kind, and whether there is a default."""
+    if signature is None:
+        return None
+    return [[p.name, p.kind.name, p.default is not p.empty] for p in signature.parameters.values()]
+
+
+def _protection(options: Mapping[str, Any], declared: bool) -> str:
+    """Name what records the task's side effects: its transaction, its steps, or the body as one step."""
+    if options["atomic"] is not None:
+        return "atomic"
+    if options["stepwise"]:
+        return "steps"
+    return "step" if declared else ""
 
 
 def _defaults(signature: inspect.Signature | None) -> dict[str, str]:

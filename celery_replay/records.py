@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from .clock import Micros
 from .serialization import digest
-from .states import AckMode, Category, LetterState, Outcome, Reason, RowStatus, StepState
+from .states import AckMode, Category, Effect, LetterState, Outcome, Reason, RowStatus, StepState, Verb
 
 R = TypeVar("R")
 
@@ -39,7 +39,10 @@ class Job:
     key: str = ""
     """The idempotency key as text, to be searched for."""
     claim: str | None = None
-    """Digest of operation and key, held by one submission at a time: the unique constraint."""
+    """Digest of operation and key, held by one submission at a time: the unique constraint.
+
+    A replay of a job without a key claims that job: its submission stands here.
+    """
     fingerprint: str | None = None
     generation: int = 0
     """Orders the deliveries of a submission: `retries`, after any number of `replace`."""
@@ -80,6 +83,8 @@ class Job:
     """The recorded failure as JSON: type, message, reason."""
     origin: str | None = None
     """For a deduplicated job: the submission whose result it returned."""
+    original: str | None = None
+    """For a replay: the submission whose dead letter it is about."""
     worker: str = ""
     pid: int = 0
     published_at: Micros | None = None
@@ -136,7 +141,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Letter:
-    """A dead letter: a job that needs a human decision. At most one per submission."""
+    """A dead letter: a job that needs a human decision. One per submission; its replays update the same letter."""
 
     submission: str
     operation: str
@@ -151,13 +156,70 @@ class Letter:
     error_type: str = ""
     error_message: str = ""
     traceback: str = ""
+    group_id: str = ""
+    """Digest of what it has in common with others of the same cause."""
+    frames: str = ""
+    """The functions of the project's own code that the error came through, outermost first, one a line."""
+    effect: Effect = Effect.UNKNOWN
+    """Whether its side effects happened, as far as was known when it was filed."""
     attempts: int = 1
     first_seen: Micros
     last_failed: Micros
     resolved_how: str = ""
+    assignee: str = ""
     worker: str = ""
     code_version: str = ""
     message: bytes = b""
+    """The original message."""
+    edited: bytes | None = None
+    """The message with a mended payload, which a replay sends instead."""
+    replay: str = ""
+    """The submission of the newest replay, begun or not."""
+    operation_id: str = ""
+    """The command that this replay was a part of."""
+    replays: int = 0
+    revision: int = 0
+    """Rises with every change: two who decide at once can't both succeed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Dead letters with one cause; counted as they are written, so that nobody has to count them."""
+
+    group_id: str
+    operation: str
+    reason: Reason
+    error_type: str = ""
+    frames: str = ""
+    """As of its letters."""
+    error_message: str = ""
+    """That of the newest letter."""
+    newest: str = ""
+    """The submission of the newest letter."""
+    filed: int = 0
+    """How many letters were ever filed."""
+    unresolved: int = 0
+    """How many of them still wait for a decision or its success."""
+    first_seen: Micros = 0
+    last_seen: Micros = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEntry:
+    """Who did what, or what became of it by itself. Never changed; erased only with the job's data."""
+
+    entry_id: str
+    at: Micros
+    verb: Verb
+    actor: str = ""
+    """Who did it; empty where nobody did."""
+    submission: str = ""
+    group_id: str = ""
+    operation_id: str = ""
+    text: str = ""
+    """The reason that was given, a note, or what happened."""
+    details: str = "{}"
+    """What was changed, as JSON, without payloads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +288,8 @@ class Failure:
     traceback: str = ""
     category: Category = Category.UNCLASSIFIED
     reason: Reason = Reason.EXCEPTION
+    frames: tuple[str, ...] = ()
+    """The functions of the project's own code that it came through, outermost first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,8 @@ def _ending(plain: dict[str, Any]) -> Ending:
 
 
 def _failure(plain: dict[str, Any]) -> Failure:
-    return Failure(**{**plain, "category": Category(plain["category"]), "reason": Reason(plain["reason"])})
+    words = {"category": Category(plain["category"]), "reason": Reason(plain["reason"])}
+    return Failure(**{**plain, **words, "frames": tuple(plain.get("frames", ()))})
 
 
 def _chunk(plain: dict[str, Any]) -> Chunk:

@@ -121,7 +121,56 @@ class LetterState(Word):
     """The triage state of a dead letter."""
 
     OPEN = "open"
+    INVESTIGATING = "investigating"
+    """Somebody looks into it."""
+    QUARANTINED = "quarantined"
+    """Not to be replayed until somebody opens it again."""
+    REPLAY_PENDING = "replay_pending"
+    """A replay was sent, or is about to be, and has not ended."""
     RESOLVED = "resolved"
+    """It ended well after all: `resolved_how` says how."""
+    DISCARDED = "discarded"
+    """Somebody decided that nothing is to be done."""
+
+    @property
+    def unresolved(self) -> bool:
+        """Does it still wait for a decision, or for the success of one?"""
+        return self not in (LetterState.RESOLVED, LetterState.DISCARDED)
+
+
+class Effect(Word):
+    """What is known of a failed job's side effects."""
+
+    ABSENT = "absent"
+    """None happened: the body never began, or all that it declares was given up or rolled back."""
+    PROVEN = "proven"
+    """Some were recorded as done."""
+    UNKNOWN = "unknown"
+    """The task declares none, or it was cut off within one."""
+
+
+class Verb(Word):
+    """What was done to a dead letter, to its group or to a parked job; by a person, unless noted."""
+
+    INVESTIGATED = "investigated"
+    QUARANTINED = "quarantined"
+    REOPENED = "reopened"
+    ASSIGNED = "assigned"
+    NOTED = "noted"
+    EDITED = "edited"
+    DISCARDED = "discarded"
+    REPLAYED = "replayed"
+    STOPPED = "stopped"
+    """A replay that had not been sent was called off."""
+    REVEALED = "revealed"
+    """A payload was looked at unredacted."""
+    FREED = "freed"
+    """A parked job was sent before its time."""
+    ERASED = "erased"
+    RESOLVED = "resolved"
+    """By itself: the job or its replay succeeded."""
+    FAILED_AGAIN = "failed_again"
+    """By itself: the replay failed."""
 
 
 class Reason(Word):
@@ -136,6 +185,8 @@ class Reason(Word):
     IN_FLIGHT = "in_flight"
     RETRY_PENDING = "retry_pending"
     OWNERSHIP_LOST = "ownership_lost"
+    REPLAY = "replay"
+    """A replay that is to be sent, when its turn comes."""
     STORE_DOWN = "store_down"
     KEY_CONFLICT = "key_conflict"
     KEY_FAILED = "key_failed"

@@ -138,6 +138,8 @@ class _Step:
     @staticmethod
     def _repeatable(attempt: Attempt, record: StepRecord) -> bool:
         policy = attempt.policy
+        if attempt.stamp.accepts_unknown:
+            return True
         if policy.on_incomplete is OnIncomplete.VERIFY:
             # The task's own hook was asked before the body began, and found nothing of an earlier attempt.
             return policy.is_step and record.key not in attempt.doubts

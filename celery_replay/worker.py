@@ -111,6 +111,7 @@ class ReplayRequest(Request):
                 trace_id=stamp.trace_id,
                 correlation_id=stamp.correlation_id,
                 key=safe_text(stamp.key or "", 500),
+                original=stamp.original,
                 keep_us=policy.keep_us,
                 generation=headers.generation_of(fields),
                 worker=self.hostname,

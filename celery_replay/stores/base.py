@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,9 +17,11 @@ from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
 from ..facts import Change, Delivery, Facts
 from ..lifecycle import Ending, News
-from ..records import AttemptRecord, Chunk, Failure, Job, Letter, Row, StepRecord, evolve
+from ..records import Chunk, Failure, Job, Letter, Row, StepRecord, evolve
 from ..states import Outcome, RowStatus, StepState
 from .reading import Readable
+from .triage import Triage
+from .units import Contention, Unit, facts_of, save
 
 SCHEMA_VERSION = 1
 """Version of the records; a store written by a newer one is refused."""
@@ -28,78 +30,6 @@ _HEADS = 20
 """How many of those who go before somebody are looked at."""
 
 T = TypeVar("T")
-Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk
-
-
-class Contention(Exception):
-    """Two units met: the database chose this one to be run again."""
-
-
-class Unit(ABC):
-    """One atomic step: everything that it reads is locked against others until it ends."""
-
-    now: Micros
-    """The store's clock."""
-
-    @abstractmethod
-    def job(self, submission: str) -> Job | None:
-        """Return a submission's job."""
-
-    @abstractmethod
-    def holder(self, claim: str) -> Job | None:
-        """Return the job that holds a key."""
-
-    @abstractmethod
-    def row(self, submission: str) -> Row | None:
-        """Return a submission's row of the parking lot."""
-
-    @abstractmethod
-    def letter(self, submission: str) -> Letter | None:
-        """Return a submission's dead letter."""
-
-    @abstractmethod
-    def steps(self, scope: str) -> Sequence[StepRecord]:
-        """Return the side-effect steps of a key, or of a submission without one."""
-
-    @abstractmethod
-    def put(self, record: Record) -> None:
-        """Insert the record, or replace the one with its primary key."""
-
-    @abstractmethod
-    def drop(self, record: Row | StepRecord) -> None:
-        """Delete the record with this primary key."""
-
-    @abstractmethod
-    def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
-        """Return parked rows that wait for a key or job, in the order of their coming."""
-
-    @abstractmethod
-    def rows_due(self, limit: int) -> Sequence[Row]:
-        """Return rows whose `wake_at` has passed, oldest first."""
-
-    @abstractmethod
-    def reapable(self, limit: int) -> Sequence[Job]:
-        """Return jobs without a row whose `reap_at` has passed, oldest first."""
-
-    @abstractmethod
-    def lead(self, name: str, nonce: str, until: Micros) -> bool:
-        """Take or keep a store-wide lease, if it is free, lapsed or already `nonce`'s."""
-
-    @abstractmethod
-    def prune(self, limit: int) -> int:
-        """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
-
-    def advance(self, submissions: Sequence[str]) -> Sequence[str]:
-        """Note, in one go, that the canvases of jobs that ended were sent on; return those to look at one by one.
-
-        For backends where a look costs a round trip: every finished job comes by here.
-        """
-        return submissions
-
-    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
-        """Insert many events."""
-        for chunk in chunks:
-            self.put(chunk)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +42,7 @@ class Pulse:
     lease_us: Micros
 
 
-class Store(Readable):
+class Store(Readable, Triage):
     """Ledger, journal and blobs in one. Thread-safe; opened lazily, anew in every process.
 
     Raises `StoreUnavailable` where it can't be reached. Reads are consistent, but of the moment only.
@@ -146,9 +76,9 @@ class Store(Readable):
         return self._admit_new(ask) or self._atomically(lambda unit: self._open(unit, ask))
 
     def _open(self, unit: Unit, ask: Ask) -> Admission:
-        facts = _facts(unit, ask.delivery.submission, ask.claim)
+        facts = facts_of(unit, ask.delivery.submission, ask.claim, original=ask.original, opening=True)
         answer = admission.admit(facts, ask, unit.now)
-        _save(unit, facts, answer)
+        save(unit, facts, answer)
         return answer
 
     def close(self, job: Job | None, ending: Ending, chunks: Sequence[Chunk] = ()) -> tuple[bool, Sequence[Row]]:
@@ -165,9 +95,9 @@ class Store(Readable):
         return self._atomically(lambda unit: self._close(unit, ending, chunks))
 
     def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[bool, Sequence[Row]]:
-        facts = _facts(unit, ending.delivery.submission, ending.claim)
+        facts = facts_of(unit, ending.delivery.submission, ending.claim)
         closing = lifecycle.close(facts, ending, unit.now)
-        _save(unit, facts, closing, chunks)
+        save(unit, facts, closing, chunks)
         if closing.accepted:
             scope = ending.claim or ending.delivery.submission
             _settle(unit, scope, ending.steps)
@@ -208,8 +138,8 @@ class Store(Readable):
         """Record that Celery announced a failure for a job that had closed well."""
 
         def step(unit: Unit) -> None:
-            facts = _facts(unit, submission, None)
-            _save(unit, facts, Change(facts=lifecycle.amend_failure(facts, failure, failure_json, unit.now)))
+            facts = facts_of(unit, submission, None)
+            save(unit, facts, Change(facts=lifecycle.amend_failure(facts, failure, failure_json, unit.now)))
 
         self._atomically(step)
 
@@ -233,14 +163,14 @@ class Store(Readable):
         row = unit.row(submission)
         if row is None:
             return None
-        facts = _facts(unit, submission, row.subject)
+        facts = facts_of(unit, submission, row.subject if row.subject != submission else None)
         done = facts.owner is not None and facts.owner.status is Outcome.SUCCEEDED
         if row.status is RowStatus.PARKED and not done and _on_its_way(unit, row.subject):
             # Others of the same key come one by one, in their order.
             unit.put(evolve(row, wake_at=unit.now + SECOND))
             return None
         after = lifecycle.due(facts, unit.now)
-        _save(unit, facts, Change(facts=after))
+        save(unit, facts, Change(facts=after))
         return after.row if after.row and after.row.status is RowStatus.RELEASED else None
 
     def _wake(self, unit: Unit, identity: str) -> Sequence[Row]:
@@ -267,7 +197,7 @@ class Store(Readable):
 
         def step(unit: Unit) -> None:
             facts = Facts(row=unit.row(row.submission))
-            _save(unit, facts, Change(facts=lifecycle.sent(facts, row, resend_us, unit.now)))
+            save(unit, facts, Change(facts=lifecycle.sent(facts, row, resend_us, unit.now)))
 
         self._atomically(step)
 
@@ -277,11 +207,11 @@ class Store(Readable):
         return sum(self._atomically(partial(self._reap, job=job)) for job in found)
 
     def _reap(self, unit: Unit, job: Job) -> bool:
-        facts = _facts(unit, job.submission, job.claim)
+        facts = facts_of(unit, job.submission, job.claim)
         change = lifecycle.reap(facts, unit.now)
         if change is None:
             return False
-        _save(unit, facts, change)
+        save(unit, facts, change)
         if facts.job is not None and facts.job.waiters:
             self._wake(unit, facts.job.identity)
         return True
@@ -290,11 +220,11 @@ class Store(Readable):
         """Act on news of an attempt that could not close itself; return rows that can be published."""
 
         def step(unit: Unit) -> Sequence[Row]:
-            facts = _facts(unit, news.submission, None)
+            facts = facts_of(unit, news.submission, None, original=news.original)
             change = lifecycle.hear(facts, news, unit.now)
             if change is None:
                 return ()
-            _save(unit, facts, change)
+            save(unit, facts, change)
             own = self._release(unit, news.submission)
             waiters = facts.job is not None and facts.job.waiters
             others = self._wake(unit, facts.job.identity) if facts.job and waiters else ()
@@ -340,32 +270,6 @@ class Store(Readable):
         raise StoreUnavailable("the store is too contended; look for long transactions on its tables")
 
 
-def _facts(unit: Unit, submission: str, claim: str | None) -> Facts:
-    holder = unit.holder(claim) if claim and claim != submission else None
-    if holder is not None and holder.submission == submission:
-        holder = None
-    return Facts(job=unit.job(submission), holder=holder, row=unit.row(submission), letter=unit.letter(submission))
-
-
-def _save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()) -> None:
-    after = change.facts
-    # The holder first: it may be giving up a unique key that the job takes.
-    pairs: tuple[tuple[Record | None, Record | None], ...] = (
-        (before.holder, after.holder),
-        (before.job, after.job),
-        (before.row, after.row),
-        (before.letter, after.letter),
-    )
-    for old, new in pairs:
-        if new is not None and new != old:
-            unit.put(new)
-    if before.row is not None and after.row is None:
-        unit.drop(before.row)
-    also: tuple[Record, ...] = (*change.ended, *chunks)
-    for record in also:
-        unit.put(record)
-
-
 def _on_its_way(unit: Unit, subject: str) -> bool:
     """Is one of those who waited being published, or on its queue? One that nobody took in time does not count."""
     moving = unit.rows_behind(subject, (RowStatus.RELEASED, RowStatus.SENT), _HEADS)
@@ -376,15 +280,15 @@ def _renew(unit: Unit, pulse: Pulse) -> bool:
     facts = Facts(job=unit.job(pulse.submission))
     after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now)
     if after is not None:
-        _save(unit, facts, Change(facts=after))
+        save(unit, facts, Change(facts=after))
     return after is not None
 
 
 def _claim_step(unit: Unit, job: Job, step: StepRecord, delivery: Delivery) -> tuple[bool, StepRecord | None]:
     current = unit.job(job.submission)
     if current is None or not lifecycle.owns(current, job.nonce, job.claim):
-        facts = _facts(unit, job.submission, job.claim)
-        _save(unit, facts, Change(facts=lifecycle.step_back(facts, delivery, job.claim, unit.now)))
+        facts = facts_of(unit, job.submission, job.claim)
+        save(unit, facts, Change(facts=lifecycle.step_back(facts, delivery, job.claim, unit.now)))
         return False, None
     earlier = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
     if earlier is None or earlier.state is StepState.CLAIMED:
@@ -401,8 +305,8 @@ def _flush(
     calm: Sequence[Job],
 ) -> None:
     for submission in sorted(unit.advance(advanced)):
-        facts = _facts(unit, submission, None)
-        _save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
+        facts = facts_of(unit, submission, None)
+        save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
     for step in steps:
         stored = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
         if stored is not None and stored.nonce == step.nonce:

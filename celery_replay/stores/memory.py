@@ -10,12 +10,13 @@ from typing import Any, ClassVar, TypeVar
 
 from .. import clock
 from ..clock import Micros
-from ..records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
+from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
 from ..states import RowStatus
-from .base import Record, Store, Unit
+from .base import Store
 from .reading import Look, Reader
+from .units import HOUR, Record, Unit
 
-R = TypeVar("R", Job, Letter)
+R = TypeVar("R", Job, Letter, Group)
 _ABSENT = object()
 
 
@@ -67,6 +68,9 @@ class _Tables:
         self.steps: dict[tuple[str, str], StepRecord] = {}
         self.chunks: dict[tuple[str, int], Chunk] = {}
         self.blobs: dict[str, bytes] = {}
+        self.groups: dict[str, Group] = {}
+        self.trends: dict[tuple[str, Micros], int] = {}
+        self.history: dict[str, HistoryEntry] = {}
         self.leads: dict[str, tuple[str, Micros]] = {}
 
 
@@ -116,12 +120,29 @@ class _MemoryUnit(Unit):
                 self._set(tables.letters, record.submission, record)
             case AttemptRecord():
                 self._set(tables.attempts, record.nonce, record)
+            case HistoryEntry():
+                self._set(tables.history, record.entry_id, record)
             case StepRecord():
                 self._set(tables.steps, (record.scope, record.key), record)
             case Chunk():
                 self._set(tables.chunks, (record.nonce, record.first), record)
                 for reference, body in record.blobs:
                     self._set(tables.blobs, reference, body)
+
+    def tally(self, group: Group, filed: int, unresolved: int) -> None:
+        tables, known = self._tables, self._tables.groups.get(group.group_id)
+        newest = group if known is None or filed else known
+        first = known or group
+        counted = evolve(
+            newest,
+            first_seen=first.first_seen,
+            filed=(known.filed if known else 0) + filed,
+            unresolved=(known.unresolved if known else 0) + unresolved,
+        )
+        self._set(tables.groups, group.group_id, counted)
+        if filed:
+            hour = (group.group_id, group.last_seen - group.last_seen % HOUR)
+            self._set(tables.trends, hour, tables.trends.get(hour, 0) + filed)
 
     def _put_job(self, job: Job) -> None:
         claims = self._tables.claims
@@ -175,6 +196,7 @@ class _MemoryUnit(Unit):
         traces = {job.trace_id for job in old} - {job.trace_id for job in tables.jobs.values()}
         self._drop_all(tables.attempts, lambda attempt: attempt.submission in submissions)
         self._drop_all(tables.letters, lambda letter: letter.submission in submissions)
+        self._drop_all(tables.history, lambda entry: entry.submission in submissions)
         self._drop_all(tables.chunks, lambda chunk: chunk.trace_id in traces)
         self._drop_all(tables.steps, lambda step: step.scope in scopes)
         return len(old)
@@ -217,6 +239,21 @@ class _MemoryReader(Reader):
         ]
         return _page(meant, "last_failed", look)
 
+    def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
+        found = [group for group in self._tables.groups.values() if group.unresolved or not unresolved]
+        return _page(found, "last_seen", look, "group_id")
+
+    def group(self, group_id: str) -> Group | None:
+        return self._tables.groups.get(group_id)
+
+    def trend(self, group_ids: Sequence[str], since: Micros) -> Sequence[tuple[str, Micros, int]]:
+        found = self._tables.trends.items()
+        return [(group, hour, count) for (group, hour), count in found if group in group_ids and hour >= since]
+
+    def history(self, column: str, value: str, limit: int) -> Sequence[HistoryEntry]:
+        found = [entry for entry in self._tables.history.values() if getattr(entry, column) == value]
+        return sorted(found, key=attrgetter("at", "entry_id"))[-limit:]
+
     def open_letters(self, limit: int) -> int:
         return min(sum(job.letter for job in self._tables.jobs.values()), limit)
 
@@ -227,9 +264,9 @@ class _MemoryReader(Reader):
         return self._tables.leads.get(name)
 
 
-def _page(records: Iterable[R], time: str, look: Look) -> list[R]:
+def _page(records: Iterable[R], time: str, look: Look, key: str = "submission") -> list[R]:
     """Return one page of what is looked for; ids order what has the same time."""
-    position = attrgetter(time, "submission")
+    position = attrgetter(time, key)
     found = [
         record
         for record in records

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from ..clock import Micros
-from ..records import AttemptRecord, Chunk, Job, Letter, Row
-from ..states import LetterState, Outcome, Reason
+from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
+from ..states import Outcome, Reason
+
+_LETTER_FILTERS = frozenset({"operation", "reason", "state", "group_id", "effect", "operation_id"})
 
 Position = tuple[Micros, str]
 """Where a page ended: the time and submission of its last record."""
@@ -77,6 +79,22 @@ class Reader(ABC):
     @abstractmethod
     def letters(self, look: Look) -> Sequence[Letter]:
         """Return dead letters, by when they last failed."""
+
+    @abstractmethod
+    def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
+        """Return groups, by when their last letter failed; only those with letters that wait, if that is wanted."""
+
+    @abstractmethod
+    def group(self, group_id: str) -> Group | None:
+        """Return one group."""
+
+    @abstractmethod
+    def trend(self, group_ids: Sequence[str], since: Micros) -> Sequence[tuple[str, Micros, int]]:
+        """Return how many letters were filed in a group in an hour: group, when the hour began, count."""
+
+    @abstractmethod
+    def history(self, column: str, value: str, limit: int) -> Sequence[HistoryEntry]:
+        """Return what was done to a submission, group or operation, oldest first; the newest `limit` of it."""
 
     @abstractmethod
     def open_letters(self, limit: int) -> int:
@@ -165,12 +183,10 @@ class Readable(ABC):
         self,
         limit: int = 100,
         *,
-        operation: str = "",
-        reason: Reason | None = None,
-        state: LetterState | None = None,
         error: str = "",
         since: Micros | None = None,
         before: Position | None = None,
+        **wanted: str | None,
     ) -> Sequence[Letter]:
         """Return dead letters with these values, newest first by when they last failed.
 
@@ -178,10 +194,61 @@ class Readable(ABC):
             error: a part of the error's type or message, in its own case.
             since: failed at this time or later.
             before: the last letter of the page before this one: its `last_failed` and `submission`.
+            wanted: operation, reason, state, group_id, effect, or the operation_id of the last replay.
         """
-        wanted = {"operation": operation, "reason": reason, "state": state}
+        unknown = wanted.keys() - _LETTER_FILTERS
+        if unknown:
+            raise TypeError(f"letters can't be found by {', '.join(sorted(unknown))}")
         with self._read() as reader:
             return reader.letters(Look(wanted=_given(wanted), error=error, since=since, before=before, limit=limit))
+
+    def groups(
+        self,
+        limit: int = 100,
+        *,
+        operation: str = "",
+        reason: Reason | None = None,
+        unresolved: bool = True,
+        since: Micros | None = None,
+        before: Position | None = None,
+    ) -> Sequence[Group]:
+        """Return groups of dead letters, those that failed last first.
+
+        Args:
+            unresolved: only groups that have letters which wait for a decision.
+            before: the last group of the page before this one: its `last_seen` and `group_id`.
+        """
+        look = Look(wanted=_given({"operation": operation, "reason": reason}), since=since, before=before, limit=limit)
+        with self._read() as reader:
+            return reader.groups(look, unresolved=unresolved)
+
+    def group(self, group_id: str) -> Group | None:
+        """Look up a group of dead letters."""
+        with self._read() as reader:
+            return reader.group(group_id)
+
+    def trend(self, group_ids: Iterable[str], since: Micros) -> Mapping[str, Mapping[Micros, int]]:
+        """Return how many letters each group got in each hour that had any, by when the hour began."""
+        trends: dict[str, dict[Micros, int]] = {group_id: {} for group_id in group_ids}
+        if trends:
+            with self._read() as reader:
+                for group_id, hour, count in reader.trend(sorted(trends), since):
+                    trends[group_id][hour] = count
+        return trends
+
+    def history(
+        self, *, submission: str = "", group_id: str = "", operation_id: str = "", limit: int = 200
+    ) -> Sequence[HistoryEntry]:
+        """Return what was done to a dead letter, a group, or in one operation: the newest of it, oldest first."""
+        column, value = next(
+            (name, value)
+            for name, value in (
+                ("submission", submission), ("group_id", group_id), ("operation_id", operation_id)
+            )
+            if value
+        )  # fmt: skip
+        with self._read() as reader:
+            return reader.history(column, value, limit)
 
     def overview(self, bound: int = 100, leads: str = "steward") -> Overview:
         """Take one glance; nothing is counted beyond `bound`, so it costs the same whatever the store holds."""

@@ -8,8 +8,9 @@ from celery_replay.clock import Micros
 from celery_replay.states import Outcome
 
 from .connections import Link
+from .models import LetterTrend
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS
 
 _ENDED = tuple(sorted(outcome.value for outcome in Outcome if outcome.ended))
 _OVER = tuple(sorted(outcome.value for outcome in Outcome if outcome.over))
@@ -57,10 +58,22 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
         return 0
     submissions = [submission for submission, _, _ in found]
     _delete(link, statements, STEPS.name, "scope", [claim or submission for submission, claim, _ in found])
-    for table in (ATTEMPTS, LETTERS, JOBS):
+    for table in (ATTEMPTS, LETTERS, HISTORY, JOBS):
         _delete(link, statements, table.name, "submission", submissions)
     _delete(link, statements, CHUNKS.name, "trace_id", _finished(link, statements, {trace for _, _, trace in found}))
+    _forget_groups(link, statements)
     return len(found)
+
+
+def _forget_groups(link: Link, statements: Statements) -> None:
+    """Delete groups of which no letter is left; a few at a time, those that are silent for longest."""
+    kept = f"SELECT 1 FROM {LETTERS.name} AS letter WHERE letter.group_id = grouped.group_id"
+    found = link.rows(
+        f"SELECT group_id FROM {GROUPS.name} AS grouped WHERE NOT EXISTS ({kept}) ORDER BY last_seen LIMIT 20"
+    )
+    groups = [row[0] for row in found]
+    for table in (LetterTrend._meta.db_table, HISTORY.name, GROUPS.name):
+        _delete(link, statements, table, "group_id", groups)
 
 
 def _finished(link: Link, statements: Statements, traces: set[str]) -> list[str]:

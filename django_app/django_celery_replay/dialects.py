@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar
 
 from django.db import connections
@@ -59,8 +59,16 @@ class Dialect:
 
     def upsert(self, key: str, columns: tuple[str, ...]) -> str:
         """Return what makes an INSERT replace the row with its key."""
-        news = ", ".join(f"{c} = excluded.{c}" for c in map(self.name, columns) if c != self.name(key))
-        return f" ON CONFLICT ({self.name(key)}) DO UPDATE SET {news}"
+        return self.merge(key, {column: self.given(column) for column in columns if column != key})
+
+    def given(self, column: str) -> str:
+        """Return the name of the value that an INSERT wanted to insert."""
+        return f"excluded.{self.name(column)}"
+
+    def merge(self, key: str, news: Mapping[str, str]) -> str:
+        """Return what makes an INSERT change the row with its key instead: columns and their new values as SQL."""
+        changes = ", ".join(f"{self.name(column)} = {value}" for column, value in news.items())
+        return f" ON CONFLICT ({self.name(key)}) DO UPDATE SET {changes}"
 
     def holds(self, column: str) -> str:
         """Return a condition: the column has the parameter in it, in the same case."""
@@ -198,10 +206,14 @@ class MySQL(Dialect):
         # SYSDATE is the time of the call, NOW that of the statement's start.
         return int(link.rows("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")[0][0])
 
-    def upsert(self, key: str, columns: tuple[str, ...]) -> str:
-        """Return what makes an INSERT replace the row with its key."""
-        news = ", ".join(f"{c} = VALUES({c})" for c in map(self.name, columns))
-        return f" ON DUPLICATE KEY UPDATE {news}"
+    def given(self, column: str) -> str:
+        """Return the value that an INSERT wanted to insert."""
+        return f"VALUES({self.name(column)})"
+
+    def merge(self, key: str, news: Mapping[str, str]) -> str:
+        """Return what makes an INSERT change the row with its key instead."""
+        changes = ", ".join(f"{self.name(column)} = {value}" for column, value in news.items())
+        return f" ON DUPLICATE KEY UPDATE {changes}"
 
     def holds(self, column: str) -> str:
         """Return a condition: the column has the parameter in it, byte by byte, whatever its collation."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Chunk, Job, Letter, Row
+from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
 from celery_replay.stores.reading import Look, Reader
 
-from .models import Blob, Lead
+from .models import Blob, Lead, LetterTrend
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, Table
 from .text import stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
@@ -33,10 +33,10 @@ class SqlReader(Reader):
         values = [table.encode(name, value) for name, value in wanted.items()]
         return [table.read(row) for row in self._query(sql, values)]
 
-    def _page(self, table: Table[Any], time: str, look: Look) -> list[Any]:
+    def _page(self, table: Table[Any], time: str, look: Look, only: str = "") -> list[Any]:
         """Find one page; the order is an index's, so that a page costs what it skips and shows."""
         name = self._sql.dialect.name
-        conditions = list(self._conditions(table, time, look))
+        conditions = [*self._conditions(table, time, look), *([(only, [])] if only else [])]
         where = f" WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else ""
         order = f" ORDER BY {name(time)} DESC, {name(table.key)} DESC LIMIT {int(look.limit)}"
         values = [value for _, values in conditions for value in values]
@@ -90,6 +90,27 @@ class SqlReader(Reader):
     def letters(self, look: Look) -> Sequence[Letter]:
         """Find dead letters, newest first."""
         return self._page(LETTERS, "last_failed", look)
+
+    def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
+        """Find groups, newest first."""
+        return self._page(GROUPS, "last_seen", look, "unresolved > 0" if unresolved else "")
+
+    def group(self, group_id: str) -> Group | None:
+        """Read a group."""
+        found = self._all(GROUPS, "", group_id=group_id)
+        return found[0] if found else None
+
+    def trend(self, group_ids: Sequence[str], since: Micros) -> Sequence[tuple[str, Micros, int]]:
+        """Read the hours of some groups."""
+        mark = self._sql.dialect.mark
+        which = f"group_id IN ({self._sql.marks(len(group_ids))}) AND hour >= {mark}"
+        sql = f"SELECT group_id, hour, filed FROM {LetterTrend._meta.db_table} WHERE {which}"
+        return [(row[0], row[1], row[2]) for row in self._query(sql, [*map(token, group_ids), since])]
+
+    def history(self, column: str, value: str, limit: int) -> Sequence[HistoryEntry]:
+        """Read what was done."""
+        newest = self._all(HISTORY, f" ORDER BY at DESC, entry_id DESC LIMIT {int(limit)}", **{column: value})
+        return newest[::-1]
 
     def open_letters(self, limit: int) -> int:
         """Count by the jobs' flag, which is indexed."""

@@ -37,6 +37,7 @@ FRESH = {
     "result_lost": False,
     "failure": None,
     "origin": None,
+    "original": None,
     "closed_at": None,
 }
 """What is the same for every job that OPEN sees for the first time."""

@@ -17,8 +17,9 @@ from celery_replay.facts import Facts
 from celery_replay.lifecycle import Ending
 from celery_replay.records import Chunk, Job, StepRecord, evolve
 from celery_replay.states import StepState
-from celery_replay.stores.base import Contention, Store, Unit
+from celery_replay.stores.base import Store
 from celery_replay.stores.reading import Reader
+from celery_replay.stores.units import Contention, Unit
 
 from . import relative, schema
 from .connections import Link, Pool
@@ -92,7 +93,9 @@ class DjangoStore(Store):
     def _unit(self) -> Iterator[Unit]:
         link, now = self._run(lambda link: (link, self._dialect.begin(link)), keep=True)
         try:
-            yield SqlUnit(link, self._statements, now)
+            unit = SqlUnit(link, self._statements, now)
+            yield unit
+            unit.finish()
             link.cursor.execute("COMMIT")
         except Contention:
             self._roll_back(link)
@@ -191,7 +194,8 @@ class DjangoStore(Store):
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
         shortcuts = self._shortcuts
         # A failure files a letter, and that is the rules' work on what is stored.
-        if shortcuts is None or ending.outcome.failing or job.canvas_until or job.reserved_until:
+        # So does a replay's success resolve one.
+        if shortcuts is None or ending.outcome.failing or job.original or job.canvas_until or job.reserved_until:
             return False
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
         closed = closing.facts.job

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
+from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from celery_replay.states import RowStatus
-from celery_replay.stores.base import Contention, Record, Unit
+from celery_replay.stores.units import Contention, Record, Unit
 
 from .batches import advance, prune
 from .connections import Link
 from .models import Blob, Lead
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS, Table
+from .tables import ATTEMPTS, CHUNKS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
+from .tallies import Tallies
 
 R = TypeVar("R", Job, Row, Letter)
 
@@ -29,7 +30,7 @@ class SqlUnit(Unit):
 
     Jobs are locked when they are read; their letters and steps are guarded by that lock. Rows of the parking lot are
     not: dispatchers come to them without their job, and two lock orders would deadlock. An update of a row checks
-    instead that it is as it was read.
+    instead that it is as it was read. So does that of a letter, which people change without its job.
     """
 
     def __init__(self, link: Link, statements: Statements, now: Micros) -> None:
@@ -37,6 +38,7 @@ class SqlUnit(Unit):
         self._link = link
         self._sql = statements
         self._known: dict[tuple[type, str], Any] = {}
+        self._tallies = Tallies()
 
     def job(self, submission: str) -> Job | None:
         """Read and lock a job."""
@@ -82,7 +84,9 @@ class SqlUnit(Unit):
             case Row():
                 self._put(ROWS, record, _VERSION)
             case Letter():
-                self._put(LETTERS, record)
+                self._put(LETTERS, record, ("revision",))
+            case HistoryEntry():
+                self._link.change(self._sql.insert(HISTORY), HISTORY.row(record))
             case AttemptRecord():
                 self._link.change(self._sql.upsert(ATTEMPTS), ATTEMPTS.row(record))
             case StepRecord():
@@ -120,6 +124,14 @@ class SqlUnit(Unit):
         where = ("submission", *_VERSION)
         old = self._known.pop((Row, record.submission), record)
         self._one(self._sql.delete(ROWS, where), [ROWS.encode(name, getattr(old, name)) for name in where])
+
+    def tally(self, group: Group, filed: int, unresolved: int) -> None:
+        """Remember it for the end of the transaction."""
+        self._tallies.add(group, filed, unresolved)
+
+    def finish(self) -> None:
+        """Write what is kept for the end: from here on nothing else is locked."""
+        self._tallies.write(self._link, self._sql)
 
     def _one(self, sql: str, values: list[Any]) -> None:
         if self._link.change(sql, values) != 1:

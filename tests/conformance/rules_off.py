@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_replay import admission, lifecycle
+from celery_replay import admission, dead_letters, lifecycle
 from celery_replay import facts as facts_module
 from celery_replay.admission import Admission, Case
 from celery_replay.clock import Micros
-from celery_replay.facts import Change, Facts, file_letter
+from celery_replay.facts import Change, Facts
 from celery_replay.lifecycle import News
 from celery_replay.records import Job, Row
 from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verdict
@@ -190,7 +190,7 @@ def letter_once(patch: pytest.MonkeyPatch, world: World) -> None:
     def each_announcement(facts: Facts, news: News, now: Micros) -> Change | None:
         change = hear(facts, news, now)
         if change is None and facts.job is not None:
-            return Change(facts=file_letter(facts, lifecycle._letter(facts.job, None, now, news.reason)))
+            return Change(facts=dead_letters.file(facts, lifecycle._lost_letter(facts.job, now, news.reason)))
         return change
 
     patch.setattr(lifecycle, "hear", each_announcement)

@@ -12,7 +12,7 @@ from django.db import connections, transaction
 
 from celery_replay.exceptions import ConfigurationError, SchemaMismatch, StoreError, StoreUnavailable
 from celery_replay.states import Verdict
-from celery_replay.stores.base import Contention
+from celery_replay.stores.units import Contention
 from django_celery_replay.connections import Pool
 from django_celery_replay.store import DjangoStore
 from tests.django_store.builders import ask, ending

@@ -28,6 +28,8 @@ TABLES: list[tuple[type, str]] = [
     (records.AttemptRecord, "Attempt"),
     (records.StepRecord, "StepRecord"),
     (records.Chunk, "TraceChunk"),
+    (records.Group, "LetterGroup"),
+    (records.HistoryEntry, "HistoryEntry"),
 ]
 DERIVED = {"reap_at", "step_id", "chunk_id"}
 
@@ -96,6 +98,22 @@ QUERIES: dict[str, str] = {
     "replay_parked_age": "SELECT * FROM {parked} ORDER BY parked_at LIMIT 100",
     "replay_chunk_trace": "SELECT * FROM {chunk} WHERE trace_id = 'x'",
     "replay_letter_newest": "SELECT * FROM {letter} ORDER BY last_failed DESC, submission DESC LIMIT 100",
+    "replay_letter_state": (
+        "SELECT * FROM {letter} WHERE state = 'open' ORDER BY last_failed DESC, submission DESC LIMIT 100"
+    ),
+    "replay_letter_task": (
+        "SELECT * FROM {letter} WHERE operation = 'x' ORDER BY last_failed DESC, submission DESC LIMIT 100"
+    ),
+    "replay_letter_group": (
+        "SELECT * FROM {letter} WHERE group_id = 'x' ORDER BY last_failed DESC, submission DESC LIMIT 100"
+    ),
+    "replay_group_newest": (
+        "SELECT * FROM {group} WHERE unresolved > 0 ORDER BY last_seen DESC, group_id DESC LIMIT 100"
+    ),
+    "replay_trend_group": "SELECT * FROM {trend} WHERE group_id IN ('x', 'y') AND hour >= 5",
+    "replay_history_job": "SELECT * FROM {history} WHERE submission = 'x' ORDER BY at DESC LIMIT 100",
+    "replay_history_group": "SELECT * FROM {history} WHERE group_id = 'x' ORDER BY at DESC LIMIT 100",
+    "replay_history_operation": "SELECT * FROM {history} WHERE operation_id = 'x' ORDER BY at DESC LIMIT 100",
     "replay_marker_age": "SELECT * FROM {marker} WHERE marked_at < 5 ORDER BY marked_at LIMIT 100",
 }
 FEW = ("replay_job_task", "replay_job_trace")
@@ -106,6 +124,9 @@ NAMES = {
     "parked": "parkedjob",
     "chunk": "tracechunk",
     "letter": "deadletter",
+    "group": "lettergroup",
+    "trend": "lettertrend",
+    "history": "historyentry",
     "marker": "marker",
 }
 

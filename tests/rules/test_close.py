@@ -118,7 +118,6 @@ def test_a_failure_files_a_letter_with_its_failure_and_message() -> None:
     after = close(facts(job()), ending(Outcome.FAILED), NOW).facts
     assert after.letter is not None
     assert (after.letter.error_type, after.letter.message) == ("ValueError", b"s.0")
-    assert _job(after).letter
 
 
 def test_a_second_failure_updates_the_one_letter() -> None:

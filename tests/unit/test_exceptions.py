@@ -29,6 +29,7 @@ IDS = {
     "StepError": "step",
     "StoreError": "store",
     "StoreUnavailable": "store-unavailable",
+    "TriageRefused": "triage-refused",
     "UnknownOutcome": "unknown-outcome",
 }
 

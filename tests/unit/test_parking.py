@@ -73,7 +73,7 @@ def receive(app):
 
 def through_the_lot(app, context, decoded, delay=0.0):
     args, kwargs, _ = decoded
-    kept = parking.keep(context, args, kwargs, "json")
+    kept = parking.keep(context, args, kwargs, "json", {})
     parking.publish(app, kept, delay)
     return receive(app)
 
@@ -237,7 +237,7 @@ def test_what_is_kept_is_plain_data_and_its_body_is_never_decoded(app):
     app.tasks["shop.pay"].apply_async((1,), serializer="pickle")
     first, context, (args, kwargs, _) = receive(app)
 
-    kept = unpack(parking.keep(context, args, kwargs, "json"))
+    kept = unpack(parking.keep(context, args, kwargs, "json", {}))
 
     assert kept["content_type"] == "application/x-python-serialize"
     assert base64.b64decode(kept["body"])[:1] == b"\x80"
@@ -282,7 +282,7 @@ def row(submission, message):
 def test_released_rows_are_published_and_marked(app):
     app.tasks["shop.pay"].apply_async((1,))
     _, context, (args, kwargs, _) = receive(app)
-    kept, marks = parking.keep(context, args, kwargs, "json"), Marks()
+    kept, marks = parking.keep(context, args, kwargs, "json", {}), Marks()
 
     count = parking.dispatch(app, marks, [row("s1", kept), row("s2", kept)], 5 * SECOND)
 
@@ -293,7 +293,7 @@ def test_released_rows_are_published_and_marked(app):
 def test_a_row_that_can_not_be_published_does_not_hinder_the_next(app):
     app.tasks["shop.pay"].apply_async((1,))
     _, context, (args, kwargs, _) = receive(app)
-    kept, marks = parking.keep(context, args, kwargs, "json"), Marks()
+    kept, marks = parking.keep(context, args, kwargs, "json", {}), Marks()
 
     count = parking.dispatch(app, marks, [row("bad", b"no message"), row("good", kept)], SECOND)
 
@@ -306,7 +306,7 @@ def test_a_row_is_not_marked_while_the_broker_is_away(app, monkeypatch):
 
     app.tasks["shop.pay"].apply_async((1,))
     _, context, (args, kwargs, _) = receive(app)
-    kept, marks = parking.keep(context, args, kwargs, "json"), Marks()
+    kept, marks = parking.keep(context, args, kwargs, "json", {}), Marks()
     monkeypatch.setattr("kombu.Producer.publish", away)
 
     assert parking.dispatch(app, marks, [row("s1", kept)], SECOND) == 0

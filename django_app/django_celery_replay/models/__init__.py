@@ -7,7 +7,7 @@ database whose transactions guard an effect.
 from __future__ import annotations
 
 from .guards import Fence, Marker
-from .journal import Blob, DeadLetter, TraceChunk
+from .journal import Blob, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk
 from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
 
 __all__ = [
@@ -15,7 +15,10 @@ __all__ = [
     "Blob",
     "DeadLetter",
     "Fence",
+    "HistoryEntry",
     "Lead",
+    "LetterGroup",
+    "LetterTrend",
     "Marker",
     "ParkedJob",
     "ProcessedJob",

@@ -57,16 +57,96 @@ class DeadLetter(models.Model):
     error_type = TokenField(max_length=255)
     error_message = models.TextField()
     traceback = models.TextField()
+    group_id = TokenField(max_length=64, default="")
+    frames = models.TextField(default="")
+    effect = TokenField(max_length=32, default="unknown")
     attempts = models.IntegerField()
     first_seen = MicrosecondsField()
     last_failed = MicrosecondsField()
     resolved_how = TokenField(max_length=255)
+    assignee = TokenField(max_length=150, default="")
     worker = TokenField(max_length=255)
     code_version = TokenField(max_length=255)
     message = models.BinaryField()
+    edited = models.BinaryField(null=True)
+    replay = TokenField(max_length=255, default="")
+    operation_id = TokenField(max_length=64, default="")
+    replays = models.IntegerField(default=0)
+    revision = models.IntegerField(default=0)
 
     class Meta:
-        indexes = [models.Index(fields=["last_failed"], name="replay_letter_newest")]
+        indexes = [
+            models.Index(fields=["last_failed"], name="replay_letter_newest"),
+            models.Index(fields=["state", "last_failed"], name="replay_letter_state"),
+            models.Index(fields=["operation", "last_failed"], name="replay_letter_task"),
+            models.Index(fields=["group_id", "last_failed"], name="replay_letter_group"),
+        ]
+        permissions = [
+            ("triage_deadletter", "Can assign, note, quarantine, edit and discard dead letters"),
+            ("replay_deadletter", "Can replay dead letters for real"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.operation} {self.submission}: {self.reason}"
+
+
+class LetterGroup(models.Model):
+    """Dead letters with one cause. See `celery_replay.records.Group`."""
+
+    group_id = TokenField(max_length=64, primary_key=True)
+    operation = TokenField(max_length=255)
+    reason = TokenField(max_length=32)
+    error_type = TokenField(max_length=255)
+    frames = models.TextField()
+    error_message = models.TextField()
+    newest = TokenField(max_length=255)
+    filed = models.BigIntegerField()
+    unresolved = models.BigIntegerField()
+    first_seen = MicrosecondsField()
+    last_seen = MicrosecondsField()
+
+    class Meta:
+        indexes = [models.Index(fields=["last_seen"], name="replay_group_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.error_type or self.reason}"
+
+
+class LetterTrend(models.Model):
+    """How many letters a group got in an hour."""
+
+    bar = TokenField(max_length=96, primary_key=True)
+    """Group and hour: Django's older versions have no key of two columns."""
+    group_id = TokenField(max_length=64)
+    hour = MicrosecondsField()
+    filed = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["group_id", "hour"], name="replay_trend_group")]
+
+    def __str__(self) -> str:
+        return str(self.bar)
+
+
+class HistoryEntry(models.Model):
+    """Who did what to a letter, a group or a parked job. See `celery_replay.records.HistoryEntry`."""
+
+    entry_id = TokenField(max_length=64, primary_key=True)
+    at = MicrosecondsField()
+    verb = TokenField(max_length=32)
+    actor = TokenField(max_length=150)
+    submission = TokenField(max_length=255)
+    group_id = TokenField(max_length=64)
+    operation_id = TokenField(max_length=64)
+    text = models.TextField()
+    details = models.TextField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["submission", "at"], name="replay_history_job"),
+            models.Index(fields=["group_id", "at"], name="replay_history_group"),
+            models.Index(fields=["operation_id", "at"], name="replay_history_operation"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} by {self.actor or 'nobody'}"

@@ -40,6 +40,7 @@ class ProcessedJob(models.Model):
     result_lost = models.BooleanField()
     failure = models.TextField(null=True)
     origin = TokenField(max_length=255, null=True)
+    original = TokenField(max_length=255, null=True)
     worker = TokenField(max_length=255)
     pid = models.BigIntegerField()
     published_at = MicrosecondsField(null=True)

@@ -1,0 +1,162 @@
+"""One atomic step on a store: what a backend writes for it, and how rules' facts are read and written with it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from .. import dead_letters
+from ..clock import SECOND, Micros
+from ..facts import Change, Facts
+from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
+from ..states import RowStatus
+
+HOUR: Micros = 3600 * SECOND
+"""The width of a bar in a group's trend."""
+
+Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk | HistoryEntry
+
+
+class Contention(Exception):
+    """Two units met: the database chose this one to be run again."""
+
+
+class Unit(ABC):
+    """One atomic step: everything that it reads is locked against others until it ends."""
+
+    now: Micros
+    """The store's clock."""
+
+    @abstractmethod
+    def job(self, submission: str) -> Job | None:
+        """Return a submission's job."""
+
+    @abstractmethod
+    def holder(self, claim: str) -> Job | None:
+        """Return the job that holds a key."""
+
+    @abstractmethod
+    def row(self, submission: str) -> Row | None:
+        """Return a submission's row of the parking lot."""
+
+    @abstractmethod
+    def letter(self, submission: str) -> Letter | None:
+        """Return a submission's dead letter."""
+
+    @abstractmethod
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Return the side-effect steps of a key, or of a submission without one."""
+
+    @abstractmethod
+    def put(self, record: Record) -> None:
+        """Insert the record, or replace the one with its primary key."""
+
+    @abstractmethod
+    def drop(self, record: Row | StepRecord) -> None:
+        """Delete the record with this primary key."""
+
+    @abstractmethod
+    def tally(self, group: Group, filed: int, unresolved: int) -> None:
+        """Add to a group's counters, and to its trend; make the group if it is new.
+
+        Many units do it to one group at once, so it must not be held for longer than it takes to commit.
+
+        Args:
+            group: as it is described by its newest letter.
+            filed: 1 for a letter that was filed or fell due again; then the description is the group's new one.
+            unresolved: by how much the number of those that wait for a decision changes.
+        """
+
+    @abstractmethod
+    def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
+        """Return parked rows that wait for a key or job, in the order of their coming."""
+
+    @abstractmethod
+    def rows_due(self, limit: int) -> Sequence[Row]:
+        """Return rows whose `wake_at` has passed, oldest first."""
+
+    @abstractmethod
+    def reapable(self, limit: int) -> Sequence[Job]:
+        """Return jobs without a row whose `reap_at` has passed, oldest first."""
+
+    @abstractmethod
+    def lead(self, name: str, nonce: str, until: Micros) -> bool:
+        """Take or keep a store-wide lease, if it is free, lapsed or already `nonce`'s."""
+
+    @abstractmethod
+    def prune(self, limit: int) -> int:
+        """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
+
+    def advance(self, submissions: Sequence[str]) -> Sequence[str]:
+        """Note, in one go, that the canvases of jobs that ended were sent on; return those to look at one by one.
+
+        For backends where a look costs a round trip: every finished job comes by here.
+        """
+        return submissions
+
+    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Insert many events."""
+        for chunk in chunks:
+            self.put(chunk)
+
+
+def facts_of(
+    unit: Unit, submission: str, claim: str | None, *, original: str | None = None, opening: bool = False
+) -> Facts:
+    """Read what a rule looks at.
+
+    Args:
+        claim: the key that the submission asks for.
+        original: what it replays, of a replay that the store may not know yet.
+        opening: for OPEN: a job without a key may have been claimed by its own replay.
+    """
+    job = unit.job(submission)
+    original = job.original if job is not None else original
+    if opening and claim is None and job is not None:
+        claim = submission
+    holder = unit.holder(claim) if claim is not None else None
+    if holder is None and opening and original is not None and claim == original:
+        holder = unit.job(original)
+    if holder is not None and holder.submission == submission:
+        holder = None
+    return Facts(job=job, holder=holder, row=unit.row(submission), letter=unit.letter(original or submission))
+
+
+def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()) -> None:
+    """Write what a rule decided."""
+    after = change.facts
+    # The holder first: it may be giving up a unique key that the job takes.
+    pairs: tuple[tuple[Record | None, Record | None], ...] = (
+        (before.holder, after.holder),
+        (before.job, after.job),
+        (before.row, after.row),
+    )
+    for old, new in pairs:
+        if new is not None and new != old:
+            unit.put(new)
+    if before.row is not None and after.row is None:
+        unit.drop(before.row)
+    if after.letter is not None and after.letter != before.letter:
+        put_letter(unit, before.letter, after.letter)
+    also: tuple[Record, ...] = (*change.ended, *chunks)
+    for record in also:
+        unit.put(record)
+
+
+def put_letter(unit: Unit, before: Letter | None, letter: Letter) -> None:
+    """Write a letter, count it in its group, and mark its job: a job with an unresolved letter is never pruned."""
+    job = unit.job(letter.submission)
+    if before is None or before.last_failed != letter.last_failed:
+        about = unit.job(letter.replay) if letter.replay else None
+        about = about or job
+        if about is not None:
+            steps = unit.steps(about.identity)
+            letter = evolve(letter, effect=dead_letters.effect_of(about, letter.message, steps))
+    unit.put(evolve(letter, revision=before.revision + 1 if before else 0))
+    entry = dead_letters.happened(before, letter, unit.now)
+    if entry is not None:
+        unit.put(entry)
+    if job is not None and job.letter is not letter.state.unresolved:
+        unit.put(evolve(job, letter=letter.state.unresolved))
+    for group, filed, unresolved in dead_letters.tallies(before, letter):
+        unit.tally(group, filed, unresolved)
