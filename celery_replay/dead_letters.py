@@ -90,8 +90,8 @@ def group_of(letter: Letter) -> Group:
 
 def tallies(before: Letter | None, after: Letter) -> list[tuple[Group, int, int]]:
     """Say by how much the counters of groups change: letters filed, and letters that are unresolved."""
-    failed = before is None or before.last_failed != after.last_failed
     moved = before is not None and before.group_id != after.group_id
+    failed = before is None or moved or before.last_failed != after.last_failed
     was = before is not None and before.state.unresolved
     changes = []
     if before is not None and moved and was:
@@ -163,9 +163,9 @@ def effect_of(job: Job, message: bytes, steps: Iterable[StepRecord]) -> Effect:
     if job.attempts == 0:
         return Effect.ABSENT
     protection = declared(message).get("protection")
-    if not protection or (protection == "atomic" and job.status is Outcome.LOST):
-        return Effect.UNKNOWN
-    return Effect.ABSENT
+    rolled_back = protection == "atomic" and job.status is not Outcome.LOST
+    # A body that is one step may have come any part of its way before it raised.
+    return Effect.ABSENT if rolled_back or protection == "steps" else Effect.UNKNOWN
 
 
 def declared(message: bytes) -> dict[str, object]:

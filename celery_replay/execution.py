@@ -181,7 +181,9 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
 
 def _body(attempt: Attempt, admission: Admission) -> Any:
     policy = attempt.policy
-    to_verify = admission.incomplete and policy.is_step and policy.on_incomplete is OnIncomplete.VERIFY
+    # A job that raised may have had its effect before: whoever replays it counts on the look.
+    doubtful = admission.incomplete or attempt.stamp.original is not None
+    to_verify = doubtful and policy.is_step and policy.on_incomplete is OnIncomplete.VERIFY
     if to_verify:
         # Until the hook has answered; if it fails, the next attempt has to ask again.
         attempt.doubts.add(attempt.identity)

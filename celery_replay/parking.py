@@ -40,7 +40,7 @@ _OF_RABBITMQ = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count"
 JSON = "application/json"
 """The only content that is ever decoded again."""
 _FIXED = (str, bytes, int, float, bool, type(None))
-_EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
+EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
 def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> bytes:
@@ -60,12 +60,12 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[st
     if any(fields.get(name) != value for name, value in nested.items()):
         headers["headers"] = nested
     encode = partial(codecs.dumps, serializer=_serializer(fields, serializer))
-    canvas = {name: fields.get(name) for name in _EMBEDDED}
+    canvas = {name: fields.get(name) for name in EMBEDDED}
     content_type, content_encoding, payload = encode((tuple(args), dict(kwargs), canvas))
     bare = None
     if content_type != JSON and any(canvas.values()):
         # Of a body that is never decoded again nothing can be taken off later.
-        bare = _text(encode((tuple(args), dict(kwargs), dict.fromkeys(_EMBEDDED)))[2])
+        bare = _text(encode((tuple(args), dict(kwargs), dict.fromkeys(EMBEDDED)))[2])
     info = fields.get("delivery_info") or {}
     properties = fields.get("properties") or {}
     return pack(

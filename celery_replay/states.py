@@ -142,11 +142,11 @@ class Effect(Word):
     """What is known of a failed job's side effects."""
 
     ABSENT = "absent"
-    """None happened: the body never began, or all that it declares was given up or rolled back."""
+    """None happened: the body never began, or no step of it, or its transaction was rolled back."""
     PROVEN = "proven"
     """Some were recorded as done."""
     UNKNOWN = "unknown"
-    """The task declares none, or it was cut off within one."""
+    """The task declares no steps, or it was cut off within one."""
 
 
 class Verb(Word):

@@ -199,6 +199,10 @@ class _MemoryUnit(Unit):
         self._drop_all(tables.history, lambda entry: entry.submission in submissions)
         self._drop_all(tables.chunks, lambda chunk: chunk.trace_id in traces)
         self._drop_all(tables.steps, lambda step: step.scope in scopes)
+        groups = {letter.group_id for letter in tables.letters.values()}
+        self._drop_all(tables.groups, lambda group: group.group_id not in groups)
+        for bar in [bar for bar in tables.trends if bar[0] not in groups]:
+            self._set(tables.trends, bar, _ABSENT)
         return len(old)
 
     def _forgettable(self, job: Job) -> bool:

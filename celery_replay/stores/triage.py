@@ -10,6 +10,7 @@ from .. import dead_letters
 from ..clock import Micros, new_id
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
+from ..lifecycle import PUBLISHING_US
 from ..records import HistoryEntry, Letter, Row, evolve
 from ..states import Reason, RowStatus, Verb
 from .units import Unit, put_letter
@@ -35,12 +36,12 @@ class Triage(ABC):
     def begin_replay(self, submission: str, decision: Decision, message: bytes, at: Micros | None = None) -> Row:
         """Decide to replay a dead letter, and put the replay's message where the dispatcher finds it.
 
-        Both or neither: a replay that was decided is sent, whoever dies meanwhile. It was not published yet.
+        Both or neither: a replay that was decided is sent, whoever dies meanwhile.
 
         Args:
             decision: with the replay's submission.
             message: to be published, as `parking.publish` takes it.
-            at: when; by default now.
+            at: when the steward publishes it. By default the caller does, at once; the steward only if it dies.
 
         Raises:
             TriageRefused: as `decide` does.
@@ -56,8 +57,9 @@ class Triage(ABC):
                 # Nobody waits behind it: what its key is busy with is OPEN's question.
                 subject=decision.replay,
                 reason=Reason.REPLAY,
-                wake_at=at or unit.now,
+                wake_at=at or unit.now + PUBLISHING_US,
                 parked_at=unit.now,
+                releases=0 if at else 1,
                 message=message,
             )
             unit.put(row)

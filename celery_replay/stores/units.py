@@ -138,6 +138,9 @@ def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()
         unit.drop(before.row)
     if after.letter is not None and after.letter != before.letter:
         put_letter(unit, before.letter, after.letter)
+        entry = dead_letters.happened(before.letter, after.letter, unit.now)
+        if entry is not None:
+            unit.put(entry)
     also: tuple[Record, ...] = (*change.ended, *chunks)
     for record in also:
         unit.put(record)
@@ -153,9 +156,6 @@ def put_letter(unit: Unit, before: Letter | None, letter: Letter) -> None:
             steps = unit.steps(about.identity)
             letter = evolve(letter, effect=dead_letters.effect_of(about, letter.message, steps))
     unit.put(evolve(letter, revision=before.revision + 1 if before else 0))
-    entry = dead_letters.happened(before, letter, unit.now)
-    if entry is not None:
-        unit.put(entry)
     if job is not None and job.letter is not letter.state.unresolved:
         unit.put(evolve(job, letter=letter.state.unresolved))
     for group, filed, unresolved in dead_letters.tallies(before, letter):
