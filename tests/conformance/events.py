@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from celery_replay.clock import SECOND, Micros
 from celery_replay.lifecycle import News
 from celery_replay.records import Job, Row
-from celery_replay.states import Reason, RowStatus
+from celery_replay.states import LetterState, Reason, RowStatus
 from tests.conformance.outside import Message
 from tests.conformance.setup import OUTCOMES
 from tests.conformance.worker import RUNNING, Worker
@@ -38,6 +38,15 @@ def calm(world: World) -> list[Event]:
 def faults(world: World) -> list[Event]:
     """Return crashes, redeliveries beside a living holder, and news that gets lost."""
     return [*_crashes(world), *_broker_faults(world), *_steward_faults(world)]
+
+
+def operator(world: World) -> list[Event]:
+    """Return what a person may do: replay a dead letter, whatever its jobs are at."""
+    return [
+        Event("REPLAY", letter.submission, _act(World.replay, letter.submission))
+        for letter in world.store.letters()
+        if letter.state is LetterState.OPEN and letter.replays < world.setup.replays
+    ]
 
 
 def passing(world: World) -> list[Event]:

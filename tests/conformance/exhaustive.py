@@ -35,6 +35,7 @@ class Budget:
     """How often a deadline may pass while something else could happen."""
     again: int = 0
     """Redeliveries beside a living holder."""
+    replays: int = 0
     endings: tuple[str, ...] = ("ok",)
 
 
@@ -119,6 +120,8 @@ def _steps(world: World, left: Budget) -> Iterator[tuple[Event, Budget, bool]]:
         rest = _spend(event, left)
         if rest is not None:
             yield event, rest, True
+    if left.replays:
+        yield from ((event, replace(left, replays=left.replays - 1), True) for event in events.operator(world))
     # Time is slow: that a deadline passes while anything else can happen is a fault.
     busy = bool(calm)
     if busy and not left.lapses:
@@ -169,6 +172,7 @@ def clone(world: World) -> World:
     for name in ("uncertain_count", "unseen", "canvas_lost", "died", "published"):
         setattr(twin, name, set(getattr(world, name)))
     twin.owners, twin.fences = dict(world.owners), dict(world.fences)
+    twin.submissions, twin.originals = list(world.submissions), dict(world.originals)
     return twin
 
 
@@ -181,7 +185,7 @@ def identity(world: World) -> Hashable:
     return (
         tuple(_job(names, job) for job in jobs),
         tuple(_row(names, row) for row in store.rows()),
-        tuple((letter.submission, letter.state) for letter in store.letters()),
+        tuple((letter.submission, letter.state, letter.replay) for letter in store.letters()),
         tuple(
             (step.scope, step.state, names.nonce(step.nonce))
             for scope in sorted({job.identity for job in jobs if job})

@@ -30,6 +30,8 @@ def _effects(world: World) -> Iterator[str]:
         return
     if setup.guard is not Guard.ATOMIC and setup.incomplete is OnIncomplete.RESUME:
         return
+    if setup.guard is not Guard.ATOMIC and setup.incomplete is OnIncomplete.DEAD_LETTER and setup.accepts:
+        return
     for key, times in world.target.effects.items():
         if times > 1:
             yield f"P1: the effect of {key} was applied {times} times"
@@ -63,15 +65,31 @@ def _job_at_rest(world: World, job: Job) -> Iterator[str]:
 
 
 def _letters(world: World, job: Job) -> Iterator[str]:
-    letter = world.store.letter(job.submission)
+    letter = world.store.letter(world.originals.get(job.submission, job.submission))
     waiting = letter is not None and letter.state is LetterState.OPEN
-    if job.letter != waiting:
+    if letter is not None and letter.state is LetterState.REPLAY_PENDING:
+        yield f"P6: the letter of {letter.submission} waits for its replay for ever"
+    if job.submission in world.originals:
+        if world.store.letter(job.submission) is not None:
+            yield f"P5: the replay {job.submission} has a letter of its own"
+    elif job.letter != waiting:
         yield f"P5: the job's mark and the letter of {job.submission} differ"
     if job.status in SUCCEEDED and waiting:
         yield f"P5: {job.submission} ended well and has a letter"
+    if any(other.status in SUCCEEDED for other in _lineage(world, job)):
+        return
     quiet = (*SUCCEEDED, Outcome.REVOKED, Outcome.EXPIRED)
     if job.status not in quiet and not waiting:
         yield f"P5: {job.submission} is {job.status} without a letter"
+
+
+def _lineage(world: World, job: Job) -> Iterator[Job]:
+    """Yield a job, what it replays and what replays it."""
+    root = world.originals.get(job.submission, job.submission)
+    for submission in world.submissions:
+        found = world.job(submission)
+        if found is not None and root in (submission, world.originals.get(submission)):
+            yield found
 
 
 def _canvas(world: World, job: Job) -> Iterator[str]:

@@ -44,6 +44,10 @@ class Setup:
     retries: int = 1
     poison_cap: int = 5
     refuse_failed: bool = False
+    replays: int = 0
+    """How often an operator may replay each dead letter."""
+    accepts: bool = False
+    """The operator accepts that an effect of which nobody knows may happen again."""
     bad_habits: frozenset[str] = field(default_factory=frozenset)
     """Rules that the process around the store does not keep: see `rules_off`."""
 

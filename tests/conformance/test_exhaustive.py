@@ -14,6 +14,10 @@ SMALL = {
     "redeliveries beside the owner": (Setup(counts_by_id=False), Budget(crashes=0, lapses=0, again=2)),
     "a crash": (Setup(whole=True), Budget(lapses=0)),
     "a crash after an early acknowledgement": (Setup(ack=AckMode.EARLY, whole=True), Budget(lapses=0)),
+    "a failure and its replay": (
+        Setup(whole=True, canvas=False, replays=1),
+        Budget(crashes=0, lapses=0, replays=1, endings=("fail", "ok")),
+    ),
     "two jobs of one key": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0)),
 }
 LARGE = {
@@ -32,6 +36,14 @@ LARGE = {
     "an unsettled effect is a dead letter": (Setup(incomplete=OnIncomplete.DEAD_LETTER), Budget(lapses=0)),
     "an acknowledged loss": (Setup(ack=AckMode.LATE_ACKS_LOSS), Budget(lapses=0, again=1, endings=("ok", "fail"))),
     "early acknowledgement and a retry": (Setup(ack=AckMode.EARLY), Budget(endings=("ok", "retry"))),
+    "a loss and its replay beside the owner": (
+        Setup(ack=AckMode.EARLY, whole=True, keyed=False, replays=1, canvas=False),
+        Budget(crashes=0, replays=1),
+    ),
+    "a failure, its replay and a crash": (
+        Setup(replays=2, canvas=False),
+        Budget(lapses=0, replays=2, endings=("fail", "ok")),
+    ),
     "early acknowledgement of two jobs": (Setup(ack=AckMode.EARLY, submissions=2, canvas=False), Budget(lapses=0)),
 }
 

@@ -36,6 +36,8 @@ SETUPS = st.builds(
     retries=st.integers(0, 2),
     poison_cap=st.sampled_from([5, 2]),
     refuse_failed=st.booleans(),
+    replays=st.integers(0, 2),
+    accepts=st.booleans(),
 )
 
 
@@ -64,6 +66,10 @@ class LifeCycle(RuleBasedStateMachine):
     @rule(data=st.data())
     def suffer_a_fault(self, data: st.DataObject) -> None:
         self._happen(data, events.faults(self._world))
+
+    @rule(data=st.data())
+    def let_a_person_act(self, data: st.DataObject) -> None:
+        self._happen(data, events.operator(self._world))
 
     @rule(data=st.data())
     def let_time_pass(self, data: st.DataObject) -> None:

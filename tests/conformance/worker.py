@@ -57,7 +57,15 @@ class Worker:
 
     @property
     def identity(self) -> str:
-        return self.world.setup.claim or self.submission
+        return self.claim or self.submission
+
+    @property
+    def original(self) -> str | None:
+        return self.world.originals.get(self.submission)
+
+    @property
+    def claim(self) -> str | None:
+        return self.world.setup.claim or self.original
 
     @property
     def fence(self) -> int:
@@ -95,7 +103,9 @@ class Worker:
             trace_id=self.submission,
             correlation_id=self.submission,
             key=world.setup.claim or "",
-            claim=world.setup.claim,
+            claim=self.claim,
+            original=self.original,
+            accepts_unknown=world.setup.accepts and self.original is not None,
             lease_us=setup.LEASE,
             canvas_us=setup.CANVAS,
             keep_us=setup.KEEP,
@@ -116,7 +126,7 @@ class Worker:
         ending = Ending(
             delivery=self.delivery(),
             nonce=self.nonce,
-            claim=world.setup.claim,
+            claim=self.claim,
             outcome=outcome,
             canvas=world.setup.canvas,
             canvas_us=setup.CANVAS,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from celery_replay.admission import Admission
 from celery_replay.clock import SECOND, Micros
+from celery_replay.dead_letters import Decision
 from celery_replay.lifecycle import News
 from celery_replay.records import Job, Row, StepRecord
-from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verdict
+from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verb, Verdict
 from celery_replay.stores.base import Pulse, Store
 from tests.conformance import setup
 from tests.conformance.outside import Backend, Broker, Message, Target
@@ -61,6 +62,8 @@ class World:
         """Their worker died, and no message comes back."""
         self.died: set[str] = set()
         """A worker of theirs died, or was interrupted after its message was acknowledged."""
+        self.originals: dict[str, str] = {}
+        """By the submission of a replay: what it replays."""
         self.published: set[tuple[str, Micros, int]] = set()
         """Rounds of rows whose message went out."""
         self._minted = 0
@@ -123,6 +126,7 @@ class World:
                 operation="shop.ship",
                 task_id=message.submission,
                 trace_id=message.submission,
+                original=self.originals.get(message.submission),
                 keep_us=86_400 * SECOND,
             )
             self.news += [news, news]
@@ -165,6 +169,18 @@ class World:
                 job = self.job(submission)
                 if job is not None and job.canvas_until is not None and job.canvas_until <= self.clock.now:
                     self.uncertain_count.add(submission)
+
+    # Operator.
+
+    def replay(self, submission: str) -> None:
+        """Replay a dead letter, with its canvas."""
+        letter = self.store.letter(submission)
+        assert letter is not None
+        name = f"{submission}/{letter.replays + 1}"
+        decision = Decision(verb=Verb.REPLAYED, actor="operator", replay=name, revision=letter.revision)
+        self.to_publish.append(self.store.begin_replay(submission, decision, f"{name} 0".encode()))
+        self.submissions.append(name)
+        self.originals[name] = submission
 
     # Steward.
 
