@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 
@@ -52,6 +54,14 @@ LARGE = {
 def test_every_order_of_events_in_a_small_world(name: str) -> None:
     findings = explore(*SMALL[name])
     assert (findings.broken, findings.complete) == ({}, True)
+
+
+def test_a_replay_without_a_key_has_to_claim_what_it_replays() -> None:
+    """Else the owner that was given up as lost comes back beside it."""
+    setup, budget = LARGE["a loss and its replay beside the owner"]
+    assert explore(setup, budget).broken == {}
+    careless = explore(replace(setup, bad_habits=frozenset({"replay_claims"})), budget)
+    assert {"P1", "P4"} <= careless.broken.keys()
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ class Worker:
 
     @property
     def identity(self) -> str:
-        return self.claim or self.submission
+        return self.world.setup.claim or self.original or self.submission
 
     @property
     def original(self) -> str | None:
@@ -65,7 +65,8 @@ class Worker:
 
     @property
     def claim(self) -> str | None:
-        return self.world.setup.claim or self.original
+        careless = "replay_claims" in self.world.setup.bad_habits
+        return self.world.setup.claim or (None if careless else self.original)
 
     @property
     def fence(self) -> int:
