@@ -8,7 +8,7 @@ PIP := -m pip --quiet --disable-pip-version-check --no-input
 CODE := celery_replay django_app example_project benchmarks tests docs
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test fmt fmt-check lint types layers migrations check bench demo docs wheel clean
+.PHONY: help venv test fmt fmt-check lint types layers migrations check bench demo demo-web docs wheel clean
 
 help:  ## Show the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -65,6 +65,9 @@ bench: $(VENV)/.bench  ## Measure against plain Celery; ARGS go to the benchmark
 
 demo: $(DEMO_VENV)/.stamp  ## Run the demo project; ARGS go to it
 	$(DEMO_VENV)/bin/python -m example_project.demo $(ARGS)
+
+demo-web: $(DEMO_VENV)/.stamp  ## Serve the demo project's admin with data in it; ARGS go to it
+	$(DEMO_VENV)/bin/python -m example_project.web $(ARGS)
 
 $(DEMO_VENV)/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)

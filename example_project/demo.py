@@ -9,9 +9,12 @@ import argparse
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from .harness.columns import COLUMNS
+from .harness.letters import Triage
+from .harness.processes import shop
 from .harness.rounds import Outcome, play
 from .harness.screen import Screen, make_screen
 from .harness.verdict import complaints, conclusion, rows
@@ -31,21 +34,30 @@ def main() -> int:
     screen = make_screen()
     try:
         screen.say(INTRODUCTION.format(orders=options.orders, rounds=len(options.columns)))
-        outcomes = run(options, folder, screen)
-        screen.table([outcome.column.name for outcome in outcomes], rows(outcomes))
-        for outcome in outcomes:
-            screen.say(conclusion(outcome))
-        for outcome in outcomes:
-            if outcome.column.proves == "none" and outcome.caught:
-                show_trace(outcome, outcome.caught[0])
+        with ExitStack() as shops:
+            outcomes = run(options, folder, screen, shops)
+            found = tell(outcomes, screen)
     finally:
         screen.close()
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    found = [complaint for outcome in outcomes for complaint in complaints(outcome)]
     for line in found + ([f"logs and databases: {folder}"] if options.keep else []):
         screen.say(line)
     return 1 if found else 0
+
+
+def tell(outcomes: list[Outcome], screen: Screen) -> list[str]:
+    """Show what came out of the rounds, and the second act; return what is wrong."""
+    screen.table([outcome.column.name for outcome in outcomes], rows(outcomes))
+    for outcome in outcomes:
+        screen.say(conclusion(outcome))
+    found = [complaint for outcome in outcomes for complaint in complaints(outcome)]
+    ours = outcomes[-1]
+    if ours.column.proves == "none":
+        if ours.caught:
+            show_trace(ours, ours.caught[0])
+        found += Triage(ours.shop).act()
+    return found
 
 
 def show_trace(outcome: Outcome, order: str) -> None:
@@ -54,13 +66,15 @@ def show_trace(outcome: Outcome, order: str) -> None:
     outcome.shop.manage("show_order", order, show=True)
 
 
-def run(options: argparse.Namespace, folder: Path, screen: Screen) -> list[Outcome]:
-    """Play one round for each column asked for."""
-    return [
-        play(column, folder / column.name, options.orders, options.seed, screen)
-        for column in COLUMNS
-        if column.name in options.columns
-    ]
+def run(options: argparse.Namespace, folder: Path, screen: Screen, shops: ExitStack) -> list[Outcome]:
+    """Play one round for each column asked for; the last one's shop stays open."""
+    outcomes = []
+    for column in COLUMNS:
+        if column.name in options.columns:
+            shops.close()
+            running = shops.enter_context(shop(folder / column.name, column.env))
+            outcomes.append(play(column, running, options.orders, options.seed, screen))
+    return outcomes
 
 
 def arguments() -> argparse.Namespace:

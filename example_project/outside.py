@@ -1,4 +1,4 @@
-"""The world outside: a carrier and a payment gateway, in a process of their own.
+"""The world outside: a carrier, a payment gateway and a mail server, in a process of their own.
 
 Not idempotent, on purpose: every POST sells another label or takes the money again. Each call
 takes effect at once and is answered a moment later; a client that dies in between never learns it.
@@ -33,7 +33,9 @@ class World:
         self._books: dict[str, dict[str, list[Entry]]] = {
             "/labels": defaultdict(list),
             "/charges": defaultdict(list),
+            "/receipts": defaultdict(list),
         }
+        self.mail_is_down = False
         self._asked = 0
         self._answering: list[Entry] = []
 
@@ -67,6 +69,7 @@ class World:
             return {
                 "labels": {order: len(sold) for order, sold in self._books["/labels"].items()},
                 "charges": {order: len(taken) for order, taken in charges.items()},
+                "receipts": {order: len(sent) for order, sent in self._books["/receipts"].items()},
                 "overcharged_cents": sum(entry["amount"] for taken in charges.values() for entry in taken[1:]),
                 "asked": self._asked,
                 "answering": list(self._answering),
@@ -80,7 +83,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer_late(body["order"], self.world.add(self.path, body))
+        if self.path == "/mail":
+            self.world.mail_is_down = body["down"]
+            self._answer(body)
+        elif self.path == "/receipts" and self.world.mail_is_down:
+            self._answer({"error": "the mail server is down"}, 503)
+        else:
+            self._answer_late(body["order"], self.world.add(self.path, body))
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
@@ -95,9 +104,9 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(ANSWER_DELAY)
         self._answer(content)
 
-    def _answer(self, content: Any) -> None:
+    def _answer(self, content: Any, status: int = 200) -> None:
         data = json.dumps(content).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -36,12 +36,13 @@ class Shop:
             "SHOP_OUTSIDE_URL": outside_url,
         }
 
-    def manage(self, *words: str, show: bool = False) -> None:
-        """Run one of Django's commands; what it prints is shown, or told if it fails."""
+    def manage(self, *words: str, show: bool = False) -> str:
+        """Run one of Django's commands and return what it prints; that is shown, or told if it fails."""
         command = [sys.executable, str(ROOT / "example_project" / "manage.py"), *words]
         done = subprocess.run(command, check=False, env=self.env, cwd=ROOT, capture_output=not show, text=True)
         if done.returncode:
             raise RuntimeError(f"manage.py {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout or ""
 
     def start_workers(self, count: int) -> None:
         self.workers = [Worker(f"w{number}", self) for number in range(1, count + 1)]

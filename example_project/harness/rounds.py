@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from .columns import Column
 from .faults import Killer, Plan
-from .processes import Shop, shop
+from .processes import Shop
 from .screen import Screen
 from .witness import Sighting, Witness
 
@@ -30,26 +29,25 @@ class Outcome:
     seconds: float
 
 
-def play(column: Column, folder: Path, orders: int, seed: int, screen: Screen) -> Outcome:
-    """Run the round of one column in a folder of its own."""
+def play(column: Column, shop: Shop, orders: int, seed: int, screen: Screen) -> Outcome:
+    """Run the round of one column in a new shop; it stays open."""
     started = time.monotonic()
     plan = Plan.draw(orders, seed)
-    with shop(folder, column.env) as running:
-        witness = Witness(running)
-        open_shop(running, witness, plan, orders, seed)
-        killer = Killer(running, witness, acks_late=column.acks_late)
-        for seen in until_quiet(witness):
-            killer.follow(plan.kills, seen)
-            screen.progress(column.name, seen, killer.kills)
-        return Outcome(
-            column=column,
-            shop=running,
-            plan=plan,
-            seen=witness.look(),
-            kills=killer.kills,
-            caught=killer.caught,
-            seconds=time.monotonic() - started,
-        )
+    witness = Witness(shop)
+    open_shop(shop, witness, plan, orders, seed)
+    killer = Killer(shop, witness, acks_late=column.acks_late)
+    for seen in until_quiet(witness):
+        killer.follow(plan.kills, seen)
+        screen.progress(column.name, seen, killer.kills)
+    return Outcome(
+        column=column,
+        shop=shop,
+        plan=plan,
+        seen=witness.look(),
+        kills=killer.kills,
+        caught=killer.caught,
+        seconds=time.monotonic() - started,
+    )
 
 
 def open_shop(running: Shop, witness: Witness, plan: Plan, orders: int, seed: int) -> None:

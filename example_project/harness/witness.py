@@ -38,6 +38,7 @@ class Sighting:
     charges: dict[str, int]
     overcharged_cents: int
     """Money that the gateway took for orders already charged."""
+    receipts: dict[str, int]
     asked: int
     """Calls that only asked, and changed nothing."""
     answering: list[dict[str, str]]

@@ -12,8 +12,10 @@ from datetime import date
 
 from celery import chain, chord, shared_task
 from celery.canvas import Signature
+from django.core.validators import validate_email
 from django.db.models import F
 
+from celery_replay import record, step
 from example_project.shop_project.celery import replay_options
 
 from . import partners
@@ -78,6 +80,21 @@ def ship_order(order_id: int) -> str:
         return shipment.label
     order = Order.objects.get(pk=order_id)
     return order.mark_shipped(partners.buy_label(order.number))
+
+
+@step(side_effect=True, key="mail:{number}")
+def mail_receipt(number: str, email: str) -> str:
+    """Mail a receipt; done once, however often the job is retried or replayed."""
+    return partners.mail_receipt(number, email)
+
+
+@shared_task(**replay_options(idempotency_key="receipt:{order_id}", stepwise=True))
+def send_receipt(order_id: int, email: str) -> str:
+    """Mail the receipt for an order."""
+    order = Order.objects.get(pk=order_id)
+    validate_email(email)
+    record("receipt_written", total_cents=order.total_cents)
+    return mail_receipt(order.number, email)
 
 
 @shared_task(**replay_options(on_incomplete="resume"))
