@@ -14,7 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -133,7 +133,8 @@ def main() -> None:
     handler = type("WorldHandler", (Handler,), {"world": World()})
     server = Server(("127.0.0.1", port), handler)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
+    with suppress(KeyboardInterrupt):
+        server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from .harness.columns import COLUMNS
@@ -38,24 +37,26 @@ def main() -> int:
         with shop(folder / "shop", COLUMNS[-1].env) as running:
             play(COLUMNS[-1], running, options.orders, 7, screen)
             screen.close()
-            triage = Triage(running)
-            triage.fail()
-            triage.mail(down=False)
-            password = secrets.token_urlsafe(9)
-            running.env |= {"DJANGO_SUPERUSER_PASSWORD": password}
-            running.manage("createsuperuser", "--noinput", "--username", USER, "--email", "demo@example.org")
-            print(READY.format(port=options.port, user=USER, password=password), flush=True)
             serve(running, options.port)
+    except KeyboardInterrupt:
+        pass
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
 def serve(running: Shop, port: int) -> None:
-    """Serve until somebody presses Ctrl-C."""
+    """Let receipts fail, make a user, and serve."""
+    triage = Triage(running)
+    triage.fail()
+    triage.mail(down=False)
+    password = secrets.token_urlsafe(9)
+    running.env |= {"DJANGO_SUPERUSER_PASSWORD": password}
+    running.manage("createsuperuser", "--noinput", "--username", USER, "--email", "demo@example.org")
+    print(READY.format(port=port, user=USER, password=password), flush=True)
     manage = str(ROOT / "example_project" / "manage.py")
     command = [sys.executable, manage, "runserver", f"127.0.0.1:{port}", "--noreload", "--insecure"]
-    with suppress(KeyboardInterrupt), subprocess.Popen(command, env=running.env, cwd=ROOT) as server:
+    with subprocess.Popen(command, env=running.env, cwd=ROOT) as server:
         server.wait()
 
 
