@@ -74,7 +74,8 @@ def unpack_message(message: bytes) -> dict[str, Any]:
         kept = unpack(message)
     except Exception as error:
         raise PayloadUnreadable(f"the kept message is damaged: {error}") from error
-    if not isinstance(kept, dict) or not isinstance(kept.get("headers"), dict):
+    forms = {"headers": dict, "properties": dict, "body": str}
+    if not isinstance(kept, dict) or not all(isinstance(kept.get(name), form) for name, form in forms.items()):
         raise PayloadUnreadable("the kept message is damaged")
     return kept
 
@@ -114,6 +115,8 @@ def compose(message: bytes, stamp: Stamp, task_id: str, *, with_canvas: bool = F
             "bare": None,
             "correlation_id": task_id,
             "reply_to": None,
+            # The time to live that the broker was to give it is over, too.
+            "properties": {k: v for k, v in kept["properties"].items() if k != "expiration"},
         }
     )
 
