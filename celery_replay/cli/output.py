@@ -64,9 +64,14 @@ def nothing_found(sentence: str) -> NoReturn:
     raise click.exceptions.Exit(NOTHING_FOUND)
 
 
-def print_record(record: Row) -> None:
-    """Print one record for people: a line per field that has a value, texts of several lines below."""
-    shown = {name: value for name, value in redact(record).items() if value not in (None, "", [], {})}
+def print_record(record: Row, *, clear: bool = False) -> None:
+    """Print one record for people: a line per field that has a value, texts of several lines below.
+
+    Args:
+        clear: nothing is redacted; somebody asked for that, and the history tells of it.
+    """
+    fields = record if clear else redact(record)
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
         lines = value.rstrip("\n").split("\n") if isinstance(value, str) else [cell(value)]
@@ -82,9 +87,13 @@ def print_section(title: str, rows: Sequence[Row], columns: Sequence[str]) -> No
         print_rows(rows, columns, as_json=False)
 
 
-def to_json(record: Row) -> str:
-    """Return a record as one line of JSON, which is plain ASCII."""
-    return json.dumps(redact(record), default=_plain)
+def to_json(record: Row, clear: Row | None = None) -> str:
+    """Return a record as one line of JSON, which is plain ASCII.
+
+    Args:
+        clear: further fields, which are not redacted.
+    """
+    return json.dumps({**redact(record), **(clear or {})}, default=_plain)
 
 
 def iso(moment: datetime) -> str:

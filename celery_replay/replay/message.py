@@ -28,6 +28,9 @@ _OF_THE_ORIGINAL = {
 """What a replay begins anew, or has no part in: a chord that counted its original's part can't count another."""
 
 
+_HAS = frozenset({"body", "content_type", "exchange", "routing_key"})
+
+
 class PayloadUnreadable(ReplayError):
     """The payload can't be read: it is not JSON, or the message was not kept."""
 
@@ -74,7 +77,7 @@ def unpack_message(message: bytes) -> dict[str, Any]:
         kept = unpack(message)
     except Exception as error:
         raise PayloadUnreadable(f"the kept message is damaged: {error}") from error
-    if not isinstance(kept, dict) or not isinstance(kept.get("headers"), dict):
+    if not isinstance(kept, dict) or not isinstance(kept.get("headers"), dict) or not kept.keys() >= _HAS:
         raise PayloadUnreadable("the kept message is damaged")
     return kept
 

@@ -43,6 +43,8 @@ class Item:
     hindrance: Hindrance | None = None
     said: str = ""
     """The reason why it is left out, for people."""
+    route: str = ""
+    """Where it would be sent, as its original was: exchange and routing key."""
     binding: Binding | None = None
     risky: bool = False
     """Its effects are of unknown certainty, and no hook or marker will be asked first."""
@@ -124,13 +126,14 @@ def _rule(runtime: Runtime, letter: Letter) -> Replays:
 
 def _fitted(runtime: Runtime, item: Item, options: Options) -> Item:
     letter = item.letter
+    sent = letter.edited or letter.message
+    kept = messages.unpack_message(sent)
+    item = evolve(item, route=" ".join(filter(None, (kept["exchange"], kept["routing_key"]))) or "by the routes")
     task = runtime.app.tasks.get(letter.operation)
     if task is None:
         return evolve(
             item, hindrance=Hindrance.UNREGISTERED, said=f"task {letter.operation} is not registered here; deploy it"
         )
-    sent = letter.edited or letter.message
-    kept = messages.unpack_message(sent)
     if kept.get("content_type") != JSON:
         return evolve(item, notes=("its payload is not JSON: whether it still fits is not checked",))
     payload = messages.read(sent)

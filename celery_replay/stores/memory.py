@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from .. import clock
 from ..clock import Micros
 from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
-from ..states import RowStatus
+from ..states import LetterState, RowStatus
 from .base import Store
 from .reading import Look, Reader
 from .units import HOUR, Record, Unit
@@ -242,6 +242,10 @@ class _MemoryReader(Reader):
             x for x in self._tables.letters.values() if look.error in x.error_type or look.error in x.error_message
         ]
         return _page(meant, "last_failed", look)
+
+    def standing(self, submissions: Sequence[str]) -> Sequence[tuple[str, LetterState, str]]:
+        found = [self._tables.letters[s] for s in submissions if s in self._tables.letters]
+        return [(letter.submission, letter.state, letter.replay) for letter in found]
 
     def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
         found = [group for group in self._tables.groups.values() if group.unresolved or not unresolved]

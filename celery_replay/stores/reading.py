@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..clock import Micros
 from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
-from ..states import Outcome, Reason
+from ..states import LetterState, Outcome, Reason
 
 _LETTER_FILTERS = frozenset({"operation", "reason", "state", "group_id", "effect", "operation_id"})
+
+_BATCH = 500
 
 Position = tuple[Micros, str]
 """Where a page ended: the time and submission of its last record."""
@@ -79,6 +82,10 @@ class Reader(ABC):
     @abstractmethod
     def letters(self, look: Look) -> Sequence[Letter]:
         """Return dead letters, by when they last failed."""
+
+    @abstractmethod
+    def standing(self, submissions: Sequence[str]) -> Sequence[tuple[str, LetterState, str]]:
+        """Return of dead letters: submission, state, the newest replay. For whoever looks again and again."""
 
     @abstractmethod
     def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
@@ -201,6 +208,23 @@ class Readable(ABC):
             raise TypeError(f"letters can't be found by {', '.join(sorted(unknown))}")
         with self._read() as reader:
             return reader.letters(Look(wanted=_given(wanted), error=error, since=since, before=before, limit=limit))
+
+    def every_letter(self, **wanted: Any) -> Iterator[Letter]:
+        """Yield dead letters page by page, newest first; what is wanted is as for `letters`."""
+        before: Position | None = None
+        while page := self.letters(_BATCH, before=before, **wanted):
+            yield from page
+            before = page[-1].last_failed, page[-1].submission
+
+    def standing(self, submissions: Iterable[str]) -> Mapping[str, tuple[LetterState, str]]:
+        """Return where these dead letters stand: state, and submission of the newest replay."""
+        wanted = sorted(set(submissions))
+        found: dict[str, tuple[LetterState, str]] = {}
+        for start in range(0, len(wanted), _BATCH):
+            with self._read() as reader:
+                rows = reader.standing(wanted[start : start + _BATCH])
+            found.update((submission, (state, replay)) for submission, state, replay in rows)
+        return found
 
     def groups(
         self,

@@ -7,12 +7,13 @@ from typing import Any
 
 from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
+from celery_replay.states import LetterState
 from celery_replay.stores.reading import Look, Reader
 
 from .models import Blob, Lead, LetterTrend
 from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, Table
-from .text import stored, token
+from .text import restored, stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
 
@@ -90,6 +91,13 @@ class SqlReader(Reader):
     def letters(self, look: Look) -> Sequence[Letter]:
         """Find dead letters, newest first."""
         return self._page(LETTERS, "last_failed", look)
+
+    def standing(self, submissions: Sequence[str]) -> Sequence[tuple[str, LetterState, str]]:
+        """Read where dead letters stand, without their messages."""
+        which = f"submission IN ({self._sql.marks(len(submissions))})"
+        sql = f"SELECT submission, state, replay FROM {LETTERS.name} WHERE {which}"
+        found = self._query(sql, [token(submission) for submission in submissions])
+        return [(restored(row[0]), LetterState(row[1]), restored(row[2])) for row in found]
 
     def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
         """Find groups, newest first."""
