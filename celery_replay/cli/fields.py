@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..clock import Micros, as_datetime
-from ..records import AttemptRecord, Event, HistoryEntry, Job, Letter, Row, StepRecord
+from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from ..replay.evidence import Evidence
 from ..replay.lineage import Descendant
 from .payload import decoded
@@ -22,6 +23,10 @@ LETTERS = (
     "id", "task", "state", "reason", "error_type", "group", "effect", "assignee", "replays", "attempts", "last_failed",
     "key",
 )  # fmt: skip
+GROUPS = (
+    "group", "unresolved", "filed", "last_24_hours", "first_seen", "last_seen", "task", "reason", "error_type", "where",
+)  # fmt: skip
+GROUP_HISTORY = ("at", "verb", "actor", "id", "said", "operation")
 HISTORY = ("at", "verb", "actor", "said", "operation", "details")
 DESCENDANTS = ("task_id", "status", "at", "actor", "operation")
 PARKED = ("id", "task", "status", "reason", "waited", "looked_at_again", "waits_for", "waits_for_status", "key")
@@ -125,6 +130,27 @@ def replayed(record: Letter) -> Fields:
     }
 
 
+def group(record: Group, hours: Sequence[int]) -> Fields:
+    """Show a group of dead letters."""
+    frames = record.frames.splitlines()
+    return {
+        "group": short(record.group_id),
+        "group_id": record.group_id,
+        "task": record.operation,
+        "reason": record.reason,
+        "error_type": record.error_type,
+        "error_message": record.error_message,
+        "where": frames[-1] if frames else "",
+        "frames": frames,
+        "unresolved": record.unresolved,
+        "filed": record.filed,
+        "first_seen": moment(record.first_seen),
+        "last_seen": moment(record.last_seen),
+        "last_24_hours": list(hours),
+        "newest": record.newest,
+    }
+
+
 def evidence(known: Evidence) -> Fields:
     """Show the answers to: is a replay safe, must the payload be mended, is anything half done?"""
     return {
@@ -142,6 +168,7 @@ def entry(record: HistoryEntry) -> Fields:
         "at": moment(record.at),
         "verb": record.verb,
         "actor": record.actor,
+        "id": record.submission,
         "said": record.text,
         "operation": record.operation_id,
         "details": decoded(record.details),

@@ -19,7 +19,6 @@ from .access import find_group, find_letter, runtime
 from .output import nothing_found, print_page, print_record, print_section, printable, to_json
 from .payload import payload
 
-
 _SECTIONS = (
     ("attempts_ended", "attempts that ended", fields.ATTEMPTS),
     ("replayed_as", "replayed as", fields.DESCENDANTS),
@@ -51,7 +50,8 @@ def list_(ctx: click.Context, /, group: str, limit: int, as_json: bool, **filter
 @click.command(epilog=options.example("dlq show 0198f3a1c2d57e3f8a4b5c6d7e8f9012"))
 @click.argument("job_id")
 @click.option("--reveal", is_flag=True, help="Show the payload as it is. Needs --because; the history tells of it.")
-@options.who_and_why(needed=False)
+@options.because(needed=False)
+@options.actor
 @options.as_json
 @click.pass_context
 def show(ctx: click.Context, job_id: str, reveal: bool, because: str, actor: str, as_json: bool) -> None:

@@ -70,17 +70,14 @@ def as_json(command: F) -> F:
     )
 
 
-def who_and_why(*, needed: bool = True) -> Callable[[F], F]:
-    """Add --because and --actor, which the history keeps.
+def because(*, needed: bool = True) -> Callable[[F], F]:
+    """Add --because."""
+    return click.option("--because", type=_reason, metavar="TEXT", required=needed, help="Why; the history keeps it.")
 
-    Args:
-        needed: nothing is done without a --because.
-    """
-    because = click.option(
-        "--because", type=_reason, metavar="TEXT", required=needed, help="Why; the history keeps it."
-    )
-    actor = click.option("--actor", default=_user, help="Who does it; by default the user of this system.")
-    return lambda command: because(actor(command))
+
+def actor(command: F) -> F:
+    """Add --actor."""
+    return click.option("--actor", default=_user, help="Who does it; by default the user of this system.")(command)
 
 
 def _reason(text: str) -> str:

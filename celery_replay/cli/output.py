@@ -43,18 +43,21 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) ->
     _print_table([name.replace("_", " ") for name in columns], cells)
 
 
-def print_page(rows: Sequence[Row], columns: Sequence[str], limit: int, *, as_json: bool, time: str = "") -> None:
+def print_page(
+    rows: Sequence[Row], columns: Sequence[str], limit: int, *, as_json: bool, time: str = "", key: str = "id"
+) -> None:
     """Print a page of rows, and how to go on where more than the limit were found.
 
     Args:
         time: the field by which older ones can be asked for.
+        key: the field that tells those of one time apart.
     """
     if not rows:
         nothing_found("nothing found")
     print_rows(rows[:limit], columns, as_json=as_json)
     if len(rows) > limit and not as_json:
         last = rows[limit - 1]
-        end = printable(f"{iso(last[time])}/{last['id']}") if time else ""
+        end = printable(f"{iso(last[time])}/{last[key]}") if time else ""
         click.echo(f"more: add --before {shlex.quote(end)}" if end else "more: raise --limit", err=True)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..clock import new_id
+from ..records import Letter
 from ..replay.following import End, follow, stop
 from ..replay.plan import Hindrance, Item, Options, accept_unknown, preview
 from ..replay.sending import Order, send
@@ -30,7 +31,8 @@ _MANY = click.IntRange(1)
 
 @click.command(epilog=options.example("dlq replay --group 1f2e3d4c --because 'the bank is back' --rate 5 --wait"))
 @selected
-@options.who_and_why(needed=False)
+@options.because(needed=False)
+@options.actor
 @click.option("--dry-run", is_flag=True, help="Look only: what would be sent, and why the rest would not.")
 @options.yes
 @click.option("--rate", type=click.FloatRange(0, 100, min_open=True), help="So many per second; a steward sends them.")
@@ -51,14 +53,14 @@ def replay(ctx: click.Context, /, selection: Selection, because: str, actor: str
     """
     _check(selection, because, asked)
     known = runtime(ctx)
-    items = _plan(known, selection, asked)
+    results = Results(as_json=as_json)
+    items = _plan(known, selection.find(known.store, results), asked)
     ready = [item for item in items if item.ready]
     if asked["dry_run"] or not as_json:
         plans.show(items, as_json=as_json)
     if asked["dry_run"]:
-        ctx.exit(0 if len(ready) == len(items) else PARTLY)
+        ctx.exit(results.exit_code if len(ready) == len(items) else PARTLY)
     click.echo(f"{len(ready)} of {len(items)} can be sent", err=True)
-    results = Results(as_json=as_json)
     for item in items:
         if not item.ready:
             results.add(plans.shown(item), well=False, shown=False)
@@ -96,7 +98,8 @@ def follow_(ctx: click.Context, operation: str, as_json: bool) -> None:
 
 @click.command("stop", epilog=options.example("dlq stop 0198f3a1c2d57e3f8a4b5c6d7e8f9012 --because 'it fails again'"))
 @click.argument("operation")
-@options.who_and_why()
+@options.because()
+@options.actor
 @options.as_json
 @click.pass_context
 def stop_(ctx: click.Context, operation: str, because: str, actor: str, as_json: bool) -> None:
@@ -122,9 +125,9 @@ def _check(selection: Selection, because: str, asked: Mapping[str, Any]) -> None
         raise click.UsageError("--override-never takes one letter, by its id")
 
 
-def _plan(known: Runtime, selection: Selection, asked: Mapping[str, Any]) -> list[Item]:
+def _plan(known: Runtime, letters: Sequence[Letter], asked: Mapping[str, Any]) -> list[Item]:
     wanted = Options(with_canvas=asked["with_canvas"], override_never=asked["override_never"])
-    items = preview(known, selection.find(known.store), wanted)
+    items = preview(known, letters, wanted)
     accepted = asked["include_unknown"]
     if accepted is None:
         return items

@@ -15,7 +15,8 @@ from ..states import LetterState
 from ..stores.base import Store
 from . import options
 from .access import find_group, find_letter
-from .output import nothing_found, printable
+from .output import nothing_found
+from .results import Results
 
 _MOST = 100_000
 
@@ -33,16 +34,16 @@ class Selection:
         """Was a filter given, so that nobody named each of the letters?"""
         return not self.ids
 
-    def find(self, store: Store) -> list[Letter]:
-        """Return the letters as they are now, oldest first; say which names lead nowhere.
+    def find(self, store: Store, results: Results) -> list[Letter]:
+        """Return the letters as they are now, oldest first; a name that leads nowhere is a bad result.
 
         Those that are named come whatever their state is; a filter finds those that wait for a decision.
         """
         if self.ids:
             found = {name: find_letter(store, name) for name in self.ids}
-            for name in [name for name, letter in found.items() if letter is None]:
-                click.echo(f"no dead letter {printable(name)}", err=True)
             letters = list({letter.submission: letter for letter in found.values() if letter is not None}.values())
+            for name in [name for name, letter in found.items() if letter is None and letters]:
+                results.add({"verdict": "not_found", "id": name, "said": "it has no dead letter"}, well=False)
         else:
             letters = list(islice(store.every_letter(**self._wanted(store)), self.limit + 1))
             if len(letters) > self.limit:
