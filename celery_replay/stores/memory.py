@@ -73,6 +73,10 @@ class _Tables:
         self.history: dict[str, HistoryEntry] = {}
         self.leads: dict[str, tuple[str, Micros]] = {}
 
+    def forgettable(self, now: Micros) -> list[Job]:
+        past = [job for job in self.jobs.values() if job.keep_until is not None and job.keep_until <= now]
+        return [job for job in past if job.status.over and not job.letter and job.submission not in self.rows]
+
 
 class _MemoryUnit(Unit):
     def __init__(self, tables: _Tables, now: Micros) -> None:
@@ -185,7 +189,7 @@ class _MemoryUnit(Unit):
 
     def prune(self, limit: int) -> int:
         tables = self._tables
-        old = [job for job in tables.jobs.values() if self._forgettable(job)][:limit]
+        old = tables.forgettable(self.now)[:limit]
         for job in old:
             self._set(tables.jobs, job.submission, _ABSENT)
             if job.claim:
@@ -204,10 +208,6 @@ class _MemoryUnit(Unit):
         for bar in [bar for bar in tables.trends if bar[0] not in groups]:
             self._set(tables.trends, bar, _ABSENT)
         return len(old)
-
-    def _forgettable(self, job: Job) -> bool:
-        past = job.keep_until is not None and job.keep_until <= self.now
-        return past and job.status.over and not job.letter and job.submission not in self._tables.rows
 
     def _drop_all(self, table: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
         for key in [key for key, record in table.items() if gone(record)]:
@@ -267,6 +267,9 @@ class _MemoryReader(Reader):
 
     def parked(self, limit: int) -> int:
         return min(len(self._tables.rows), limit)
+
+    def forgettable(self, now: Micros, limit: int) -> int:
+        return min(len(self._tables.forgettable(now)), limit)
 
     def lead(self, name: str) -> tuple[str, Micros] | None:
         return self._tables.leads.get(name)

@@ -112,6 +112,10 @@ class Reader(ABC):
         """Count the rows of the parking lot, up to a limit."""
 
     @abstractmethod
+    def forgettable(self, now: Micros, limit: int) -> int:
+        """Count the jobs that pruning would delete, up to a limit."""
+
+    @abstractmethod
     def lead(self, name: str) -> tuple[str, Micros] | None:
         """Return who took a store-wide lease last, and until when."""
 
@@ -273,6 +277,12 @@ class Readable(ABC):
         )  # fmt: skip
         with self._read() as reader:
             return reader.history(column, value, limit)
+
+    def forgettable(self, limit: int = 100_000) -> int:
+        """Count the jobs that `prune` would delete now, up to a limit."""
+        now = self.now()
+        with self._read() as reader:
+            return reader.forgettable(now, limit)
 
     def overview(self, bound: int = 100, leads: str = "steward") -> Overview:
         """Take one glance; nothing is counted beyond `bound`, so it costs the same whatever the store holds."""

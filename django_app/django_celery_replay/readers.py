@@ -10,6 +10,7 @@ from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job
 from celery_replay.states import LetterState
 from celery_replay.stores.reading import Look, Reader
 
+from .batches import forgettable
 from .models import Blob, Lead, LetterTrend
 from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, Table
@@ -127,6 +128,10 @@ class SqlReader(Reader):
     def parked(self, limit: int) -> int:
         """Count the parking lot."""
         return self._count(ROWS.name, [], limit)
+
+    def forgettable(self, now: Micros, limit: int) -> int:
+        """Count what pruning would delete."""
+        return self._count(*forgettable(self._sql, now), limit)
 
     def _count(self, what: str, values: Sequence[Any], limit: int) -> int:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {what} LIMIT {int(limit)}) AS some_of_them"
