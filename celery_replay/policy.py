@@ -16,7 +16,7 @@ from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
 from .serialization import canonical_json, digest, fingerprint, has_address
-from .states import AckMode, OnIncomplete
+from .states import AckMode, OnIncomplete, Replays
 
 OPTIONS: dict[str, str] = {
     "idempotency_key": "a template over the task's parameters, or a callable that takes them and returns text or None",
@@ -30,6 +30,7 @@ OPTIONS: dict[str, str] = {
     "key_retention": "seconds, 1 or more",
     "allow_rollback": "True or False",
     "stepwise": "True or False",
+    "replay": "safe, confirm or never",
 }
 """Our task options, and what each may be."""
 
@@ -65,6 +66,8 @@ class TaskPolicy:
     declared: bool = False
     """The task declares how it is to be protected."""
     allow_rollback: bool = True
+    replay: Replays | None = None
+    """Whether its dead letters may be replayed; None where the task does not say."""
     ack: AckMode = AckMode.EARLY
     about: Mapping[str, Any] = field(default_factory=dict)
     """Celery's own options that say how the task is run, for its trace."""
@@ -164,12 +167,14 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         is_step=declared and options["atomic"] is None and not options["stepwise"],
         declared=declared,
         allow_rollback=bool(options["allow_rollback"]) or not declared,
+        replay=Replays(options["replay"]) if options["replay"] else None,
         ack=_ack_mode(task),
         told={
             "parameters": parameters_of(signature),
             "protection": _protection(options, declared),
             "key": key is not None,
             "verify": options["verify"] is not None,
+            "replay": options["replay"],
         },
         about={
             "acks_late": bool(task.acks_late),
@@ -274,6 +279,7 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "key_retention": _seconds,
     "allow_rollback": lambda value: isinstance(value, bool),
     "stepwise": lambda value: isinstance(value, bool),
+    "replay": _one_of(*(str(word) for word in Replays)),
 }
 
 

@@ -110,6 +110,23 @@ class OnIncomplete(Word):
     DEAD_LETTER = "dead_letter"
 
 
+class Replays(Word):
+    """What a task says about replays of its dead letters, the strictest last."""
+
+    SAFE = "safe"
+    """It may run again, whatever an earlier run did."""
+    CONFIRM = "confirm"
+    """Somebody has to accept it where nobody knows what an earlier run did."""
+    NEVER = "never"
+    """Only one by one, by somebody who overrides this rule."""
+
+    @classmethod
+    def strictest(cls, *said: object) -> Replays:
+        """Return the strictest of some rules; a task that says nothing, or something unknown, is asked about."""
+        rules = list(cls)
+        return max((cls(word) if word in rules else cls.CONFIRM for word in said), key=rules.index)
+
+
 class StepState(Word):
     """The state of a side-effect step's record."""
 

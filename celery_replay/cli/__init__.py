@@ -7,7 +7,7 @@ import signal
 import click
 
 from ..steward import Steward, see_that_it_works
-from . import jobs, letters, parked, status, traces
+from . import editing, groups, jobs, letters, parked, pruning, replays, status, traces, triage
 from .access import Commands, runtime
 from .options import example
 
@@ -33,5 +33,17 @@ def steward(ctx: click.Context) -> None:
     keeper.run()
 
 
-for _command in (status.status, traces.trace, jobs.jobs, letters.dlq, parked.parked):
+for _command in (
+    letters.list_,
+    letters.show,
+    groups.groups,
+    groups.group,
+    replays.replay,
+    replays.follow_,
+    replays.stop_,
+    editing.edit,
+    *triage.COMMANDS,
+):
+    letters.dlq.add_command(_command)
+for _command in (status.status, traces.trace, jobs.jobs, letters.dlq, parked.parked, pruning.prune):
     replay.add_command(_command)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..clock import Micros, as_datetime
-from ..records import AttemptRecord, Event, Job, Letter, Row, StepRecord
+from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from ..replay.evidence import Evidence
+from ..replay.lineage import Descendant
 from .payload import decoded
 
 Fields = dict[str, Any]
@@ -16,7 +19,16 @@ JOBS = ("id", "task", "status", "attempts", "started_at", "key")
 DUPLICATES = ("id", "task", "status", "deduplicated_from", "started_at", "task_id", "key")
 ATTEMPTS = ("attempt", "outcome", "started_at", "ended_at", "worker", "pid", "fence", "note")
 STEPS = ("name", "state", "claimed_at", "key")
-LETTERS = ("id", "task", "state", "reason", "error_type", "attempts", "last_failed", "key")
+LETTERS = (
+    "id", "task", "state", "reason", "error_type", "group", "effect", "assignee", "replays", "attempts", "last_failed",
+    "key",
+)  # fmt: skip
+GROUPS = (
+    "group", "unresolved", "filed", "last_24_hours", "first_seen", "last_seen", "task", "reason", "error_type", "where",
+)  # fmt: skip
+GROUP_HISTORY = ("at", "verb", "actor", "id", "said", "operation")
+HISTORY = ("at", "verb", "actor", "said", "operation", "details")
+DESCENDANTS = ("task_id", "status", "at", "actor", "operation")
 PARKED = ("id", "task", "status", "reason", "waited", "looked_at_again", "waits_for", "waits_for_status", "key")
 
 
@@ -91,11 +103,89 @@ def letter(record: Letter) -> Fields:
         "category": record.category,
         "error_type": record.error_type,
         "error_message": record.error_message,
+        "group": short(record.group_id),
+        "group_id": record.group_id,
+        "effect": record.effect,
+        "assignee": record.assignee,
+        "edited": record.edited is not None,
+        "replay": record.replay,
+        "operation": record.operation_id,
+        "replays": record.replays,
         "attempts": record.attempts,
         "first_seen": moment(record.first_seen),
         "last_failed": moment(record.last_failed),
         "worker": record.worker,
         "code_version": record.code_version,
+    }
+
+
+def replayed(record: Letter) -> Fields:
+    """Show the newest replay of a dead letter."""
+    return {
+        "id": record.submission,
+        "task": record.operation,
+        "operation": record.operation_id,
+        "replay": record.replay,
+        "replays": record.replays,
+    }
+
+
+def group(record: Group, hours: Sequence[int]) -> Fields:
+    """Show a group of dead letters."""
+    frames = record.frames.splitlines()
+    return {
+        "group": short(record.group_id),
+        "group_id": record.group_id,
+        "task": record.operation,
+        "reason": record.reason,
+        "error_type": record.error_type,
+        "error_message": record.error_message,
+        "where": frames[-1] if frames else "",
+        "frames": frames,
+        "unresolved": record.unresolved,
+        "filed": record.filed,
+        "first_seen": moment(record.first_seen),
+        "last_seen": moment(record.last_seen),
+        "last_24_hours": list(hours),
+        "newest": record.newest,
+    }
+
+
+def evidence(known: Evidence) -> Fields:
+    """Show the answers to: is a replay safe, must the payload be mended, is anything half done?"""
+    return {
+        "safe_to_replay": known.safe,
+        "because": known.safe_because,
+        "payload_to_be_mended": known.mend,
+        "half_done": list(known.half_done) or "nothing that is known of",
+        "effect": known.effect,
+    }
+
+
+def entry(record: HistoryEntry) -> Fields:
+    """Show what was done, or what happened."""
+    return {
+        "at": moment(record.at),
+        "verb": record.verb,
+        "actor": record.actor,
+        "id": record.submission,
+        "said": record.text,
+        "operation": record.operation_id,
+        "details": decoded(record.details),
+    }
+
+
+def descendant(one: Descendant) -> Fields:
+    """Show a replay that was decided."""
+    job = one.job
+    return {
+        "at": moment(one.entry.at),
+        "task_id": one.task_id,
+        "replay": job.submission if job else None,
+        "trace_id": job.trace_id if job else None,
+        "status": job.status if job else None,
+        "operation": one.entry.operation_id,
+        "actor": one.entry.actor,
     }
 
 
@@ -119,6 +209,11 @@ def parked(record: Row, owner: Job | None, now: Micros) -> Fields:
 def event(record: Event, *, failed_here: bool) -> Fields:
     """Show an event of a trace."""
     return {**asdict(record), "at": moment(record.at), "failed_here": failed_here}
+
+
+def short(group_id: str) -> str:
+    """Return the beginning of a group's id, without the mark of how it was made: enough to name it."""
+    return group_id.partition(":")[2][:8]
 
 
 def moment(value: Micros | None) -> datetime | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import Enum
@@ -11,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from ..clock import SECOND, Micros, wall
+from ..states import Effect, Reason
 from ..stores.reading import Position
 from .output import printable
 
@@ -66,6 +70,63 @@ def as_json(command: F) -> F:
     )
 
 
+def because(*, needed: bool = True) -> Callable[[F], F]:
+    """Add --because."""
+    return click.option("--because", type=_reason, metavar="TEXT", required=needed, help="Why; the history keeps it.")
+
+
+def actor(command: F) -> F:
+    """Add --actor."""
+    return click.option("--actor", default=_user, help="Who does it; by default the user of this system.")(command)
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise click.BadParameter("say it for those who read the history")
+    return text
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"uid {os.getuid()}"
+
+
+def of_letters(command: F) -> F:
+    """Add what dead letters are found by."""
+    found_by = (
+        click.option("--task", "operation", default="", help="Of this task."),
+        click.option("--group", default="", help="Of this group, by its id or the beginning of it."),
+        click.option("--reason", type=word(Reason), help="For this reason, such as exception or worker_lost."),
+        click.option("--error", default="", help="With this in the error's type or message."),
+        click.option("--effect", type=word(Effect), help="Whose side effects are absent, proven or unknown."),
+        click.option("--operation", "operation_id", default="", help="Replayed last by this operation."),
+        click.option("--since", type=moment, help="Failed not longer ago than 30m, 2h, 7d, or 2026-03-29T12:00Z."),
+    )
+    for option in reversed(found_by):
+        command = option(command)
+    return command
+
+
+def yes(command: F) -> F:
+    """Add --yes."""
+    return click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")(command)
+
+
+def consent(question: str, *, given: bool) -> None:
+    """Ask before something is done that can't be undone; end the command where the answer is no.
+
+    Args:
+        given: the answer was given beforehand.
+    """
+    if given:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: give --yes.")
+    click.confirm(question, abort=True, err=True)
+
+
 def limited(command: F) -> F:
     """Add --limit."""
     limit = click.IntRange(1, 1000)
@@ -74,6 +135,11 @@ def limited(command: F) -> F:
 
 def paged(command: F) -> F:
     """Add --since, --before and --limit."""
-    before = click.option("--before", type=page_end, help="Older than this time, or than the end of a page.")
     since = click.option("--since", type=moment, help="Not older than 2026-03-29T12:00Z, or than 30m, 2h, 7d ago.")
-    return since(before(limited(command)))
+    return since(continued(command))
+
+
+def continued(command: F) -> F:
+    """Add --before and --limit."""
+    before = click.option("--before", type=page_end, help="Older than this time, or than the end of a page.")
+    return before(limited(command))

@@ -43,18 +43,21 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) ->
     _print_table([name.replace("_", " ") for name in columns], cells)
 
 
-def print_page(rows: Sequence[Row], columns: Sequence[str], limit: int, *, as_json: bool, time: str = "") -> None:
+def print_page(
+    rows: Sequence[Row], columns: Sequence[str], limit: int, *, as_json: bool, time: str = "", key: str = "id"
+) -> None:
     """Print a page of rows, and how to go on where more than the limit were found.
 
     Args:
         time: the field by which older ones can be asked for.
+        key: the field that tells those of one time apart.
     """
     if not rows:
         nothing_found("nothing found")
     print_rows(rows[:limit], columns, as_json=as_json)
     if len(rows) > limit and not as_json:
         last = rows[limit - 1]
-        end = printable(f"{iso(last[time])}/{last['id']}") if time else ""
+        end = printable(f"{iso(last[time])}/{last[key]}") if time else ""
         click.echo(f"more: add --before {shlex.quote(end)}" if end else "more: raise --limit", err=True)
 
 
@@ -64,9 +67,14 @@ def nothing_found(sentence: str) -> NoReturn:
     raise click.exceptions.Exit(NOTHING_FOUND)
 
 
-def print_record(record: Row) -> None:
-    """Print one record for people: a line per field that has a value, texts of several lines below."""
-    shown = {name: value for name, value in redact(record).items() if value not in (None, "", [], {})}
+def print_record(record: Row, *, clear: bool = False) -> None:
+    """Print one record for people: a line per field that has a value, texts of several lines below.
+
+    Args:
+        clear: nothing is redacted; somebody asked for that, and the history tells of it.
+    """
+    fields = record if clear else redact(record)
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
         lines = value.rstrip("\n").split("\n") if isinstance(value, str) else [cell(value)]
@@ -82,9 +90,13 @@ def print_section(title: str, rows: Sequence[Row], columns: Sequence[str]) -> No
         print_rows(rows, columns, as_json=False)
 
 
-def to_json(record: Row) -> str:
-    """Return a record as one line of JSON, which is plain ASCII."""
-    return json.dumps(redact(record), default=_plain)
+def to_json(record: Row, clear: Row | None = None) -> str:
+    """Return a record as one line of JSON, which is plain ASCII.
+
+    Args:
+        clear: further fields, which are not redacted.
+    """
+    return json.dumps({**redact(record), **(clear or {})}, default=_plain)
 
 
 def iso(moment: datetime) -> str:

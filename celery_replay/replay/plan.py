@@ -8,9 +8,10 @@ from typing import Any
 
 from .. import dead_letters
 from ..parking import JSON
+from ..policy import TaskPolicy
 from ..records import Letter, evolve
 from ..runtime import Runtime
-from ..states import Effect, LetterState, Word
+from ..states import Effect, LetterState, Replays, Word
 from . import message as messages
 from .binding import Binding, compare
 from .evidence import evidence_of
@@ -27,6 +28,8 @@ class Hindrance(Word):
     """Its task is not known here."""
     SIGNATURE = "signature"
     """Its payload would mean something else today, or nothing."""
+    NEVER = "never"
+    """Its task declares `replay="never"`, or did when it failed."""
     EFFECT_UNKNOWN = "effect_unknown"
     """Nobody knows whether its side effects happened, and nobody said that this is acceptable."""
 
@@ -40,9 +43,13 @@ class Item:
     hindrance: Hindrance | None = None
     said: str = ""
     """The reason why it is left out, for people."""
+    route: str = ""
+    """Where it would be sent, as its original was: exchange and routing key."""
     binding: Binding | None = None
-    needs_acceptance: bool = False
+    risky: bool = False
     """Its effects are of unknown certainty, and no hook or marker will be asked first."""
+    rule: Replays = Replays.CONFIRM
+    """What its task says: the stricter word of today's code and of the code that failed."""
     notes: tuple[str, ...] = ()
     """What somebody should know before it is sent."""
 
@@ -50,6 +57,11 @@ class Item:
     def ready(self) -> bool:
         """Would it be sent?"""
         return self.hindrance is None
+
+    @property
+    def needs_acceptance(self) -> bool:
+        """Does somebody have to say that a side effect may happen twice?"""
+        return self.risky and self.rule is not Replays.SAFE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +72,8 @@ class Options:
     """Send callbacks, errbacks and the rest of the chain on, too."""
     include_unknown: bool = False
     """Also those of whose effects nobody knows whether they happened."""
+    override_never: bool = False
+    """Also one whose task says never; it has to be the only one."""
 
 
 _STATES = {
@@ -72,33 +86,54 @@ _STATES = {
 
 def preview(runtime: Runtime, letters: Iterable[Letter], options: Options = Options()) -> list[Item]:
     """Look at each letter as if it were replayed. Nothing is sent or changed."""
-    return [_looked_at(runtime, letter, options) for letter in letters]
+    chosen = list(letters)
+    if options.override_never and len(chosen) != 1:
+        # Whoever overrides the rule has looked at this one.
+        options = evolve(options, override_never=False)
+    items = [_looked_at(runtime, letter, options) for letter in chosen]
+    return accept_unknown(items) if options.include_unknown else items
+
+
+def accept_unknown(items: Iterable[Item]) -> list[Item]:
+    """Include those of whose effects nobody knows whether they happened."""
+    return [
+        evolve(item, hindrance=None, said="") if item.hindrance is Hindrance.EFFECT_UNKNOWN else item for item in items
+    ]
 
 
 def _looked_at(runtime: Runtime, letter: Letter, options: Options) -> Item:
     evidence = evidence_of(runtime.store, letter)
-    risky = not evidence.safe
-    item = Item(letter=letter, effect=evidence.effect, needs_acceptance=risky, notes=())
+    item = Item(letter=letter, effect=evidence.effect, risky=not evidence.safe, rule=_rule(runtime, letter))
     if letter.state in _STATES:
         return evolve(item, hindrance=Hindrance.STATE, said=_STATES[letter.state])
     try:
         item = _fitted(runtime, item, options)
     except messages.PayloadUnreadable as error:
         return evolve(item, hindrance=Hindrance.PAYLOAD, said=error.message)
-    if item.ready and risky and not options.include_unknown:
+    if item.ready and item.rule is Replays.NEVER and not options.override_never:
+        return evolve(item, hindrance=Hindrance.NEVER, said='its task declares replay="never"')
+    if item.ready and item.needs_acceptance:
         return evolve(item, hindrance=Hindrance.EFFECT_UNKNOWN, said=evidence.safe_because)
     return item
 
 
+def _rule(runtime: Runtime, letter: Letter) -> Replays:
+    """Ask the code that failed and today's: what the one did is not undone by what the other says, nor the reverse."""
+    task = runtime.app.tasks.get(letter.operation)
+    today = runtime.policy(task).replay if task is not None else None
+    return Replays.strictest(dead_letters.declared(letter.message).get("replay"), today)
+
+
 def _fitted(runtime: Runtime, item: Item, options: Options) -> Item:
     letter = item.letter
+    sent = letter.edited or letter.message
+    kept = messages.unpack_message(sent)
+    item = evolve(item, route=" ".join(filter(None, (kept["exchange"], kept["routing_key"]))) or "by the routes")
     task = runtime.app.tasks.get(letter.operation)
     if task is None:
         return evolve(
             item, hindrance=Hindrance.UNREGISTERED, said=f"task {letter.operation} is not registered here; deploy it"
         )
-    sent = letter.edited or letter.message
-    kept = messages.unpack_message(sent)
     if kept.get("content_type") != JSON:
         return evolve(item, notes=("its payload is not JSON: whether it still fits is not checked",))
     payload = messages.read(sent)
@@ -108,8 +143,14 @@ def _fitted(runtime: Runtime, item: Item, options: Options) -> Item:
         payload.args,
         payload.kwargs,
     )
-    item = evolve(item, binding=binding, notes=tuple(_canvas_notes(kept["headers"], payload.canvas, options)))
+    notes = (*_canvas_notes(kept["headers"], payload.canvas, options), *_rule_notes(runtime.policy(task), item))
+    item = evolve(item, binding=binding, notes=notes)
     return evolve(item, hindrance=Hindrance.SIGNATURE, said=binding.problem) if binding.problem else item
+
+
+def _rule_notes(policy: TaskPolicy, item: Item) -> Iterable[str]:
+    if item.needs_acceptance and policy.replay is None:
+        yield 'its task does not say whether it may run twice: declare replay="safe", "confirm" or "never"'
 
 
 def _canvas_notes(fields: Mapping[str, Any], canvas: Mapping[str, Any], options: Options) -> Iterable[str]:

@@ -14,7 +14,7 @@ from ..headers import Stamp
 from ..records import Letter
 from ..runtime import Runtime
 from ..serialization import canonical_json
-from ..states import Verb
+from ..states import Replays, Verb
 from . import message as messages
 from .plan import Item, Options
 
@@ -67,7 +67,7 @@ def send(runtime: Runtime, items: Sequence[Item], order: Order, operation_id: st
 
 def _sent(runtime: Runtime, item: Item, order: Order, operation_id: str, at: Micros | None) -> Sent:
     letter, task_id = item.letter, str(uuid.uuid4())
-    stamp = _stamp(runtime, letter, accepts_unknown=item.needs_acceptance)
+    stamp = _stamp(runtime, letter, accepts_unknown=item.risky)
     try:
         message = messages.compose(
             letter.edited or letter.message, stamp, task_id, with_canvas=order.options.with_canvas
@@ -94,6 +94,7 @@ def _details(item: Item, order: Order, task_id: str) -> dict[str, object]:
         "task_id": task_id,
         "effect": str(item.effect),
         "accepts_unknown": item.needs_acceptance,
+        "overrides_never": item.rule is Replays.NEVER,
         "edited": item.letter.edited is not None,
         "with_canvas": order.options.with_canvas,
     }

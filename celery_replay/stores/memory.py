@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from .. import clock
 from ..clock import Micros
 from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
-from ..states import RowStatus
+from ..states import LetterState, RowStatus
 from .base import Store
 from .reading import Look, Reader
 from .units import HOUR, Record, Unit
@@ -72,6 +72,10 @@ class _Tables:
         self.trends: dict[tuple[str, Micros], int] = {}
         self.history: dict[str, HistoryEntry] = {}
         self.leads: dict[str, tuple[str, Micros]] = {}
+
+    def forgettable(self, now: Micros) -> list[Job]:
+        past = [job for job in self.jobs.values() if job.keep_until is not None and job.keep_until <= now]
+        return [job for job in past if job.status.over and not job.letter and job.submission not in self.rows]
 
 
 class _MemoryUnit(Unit):
@@ -185,7 +189,7 @@ class _MemoryUnit(Unit):
 
     def prune(self, limit: int) -> int:
         tables = self._tables
-        old = [job for job in tables.jobs.values() if self._forgettable(job)][:limit]
+        old = tables.forgettable(self.now)[:limit]
         for job in old:
             self._set(tables.jobs, job.submission, _ABSENT)
             if job.claim:
@@ -204,10 +208,6 @@ class _MemoryUnit(Unit):
         for bar in [bar for bar in tables.trends if bar[0] not in groups]:
             self._set(tables.trends, bar, _ABSENT)
         return len(old)
-
-    def _forgettable(self, job: Job) -> bool:
-        past = job.keep_until is not None and job.keep_until <= self.now
-        return past and job.status.over and not job.letter and job.submission not in self._tables.rows
 
     def _drop_all(self, table: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
         for key in [key for key, record in table.items() if gone(record)]:
@@ -243,6 +243,10 @@ class _MemoryReader(Reader):
         ]
         return _page(meant, "last_failed", look)
 
+    def standing(self, submissions: Sequence[str]) -> Sequence[tuple[str, LetterState, str]]:
+        found = [self._tables.letters[s] for s in submissions if s in self._tables.letters]
+        return [(letter.submission, letter.state, letter.replay) for letter in found]
+
     def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
         found = [group for group in self._tables.groups.values() if group.unresolved or not unresolved]
         return _page(found, "last_seen", look, "group_id")
@@ -263,6 +267,9 @@ class _MemoryReader(Reader):
 
     def parked(self, limit: int) -> int:
         return min(len(self._tables.rows), limit)
+
+    def forgettable(self, now: Micros, limit: int) -> int:
+        return min(len(self._tables.forgettable(now)), limit)
 
     def lead(self, name: str) -> tuple[str, Micros] | None:
         return self._tables.leads.get(name)

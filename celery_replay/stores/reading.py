@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..clock import Micros
 from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
-from ..states import Outcome, Reason
+from ..states import LetterState, Outcome, Reason
 
 _LETTER_FILTERS = frozenset({"operation", "reason", "state", "group_id", "effect", "operation_id"})
+
+_BATCH = 500
 
 Position = tuple[Micros, str]
 """Where a page ended: the time and submission of its last record."""
@@ -81,6 +84,10 @@ class Reader(ABC):
         """Return dead letters, by when they last failed."""
 
     @abstractmethod
+    def standing(self, submissions: Sequence[str]) -> Sequence[tuple[str, LetterState, str]]:
+        """Return of dead letters: submission, state, the newest replay. For whoever looks again and again."""
+
+    @abstractmethod
     def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
         """Return groups, by when their last letter failed; only those with letters that wait, if that is wanted."""
 
@@ -103,6 +110,10 @@ class Reader(ABC):
     @abstractmethod
     def parked(self, limit: int) -> int:
         """Count the rows of the parking lot, up to a limit."""
+
+    @abstractmethod
+    def forgettable(self, now: Micros, limit: int) -> int:
+        """Count the jobs that pruning would delete, up to a limit."""
 
     @abstractmethod
     def lead(self, name: str) -> tuple[str, Micros] | None:
@@ -202,6 +213,23 @@ class Readable(ABC):
         with self._read() as reader:
             return reader.letters(Look(wanted=_given(wanted), error=error, since=since, before=before, limit=limit))
 
+    def every_letter(self, **wanted: Any) -> Iterator[Letter]:
+        """Yield dead letters page by page, newest first; what is wanted is as for `letters`."""
+        before: Position | None = None
+        while page := self.letters(_BATCH, before=before, **wanted):
+            yield from page
+            before = page[-1].last_failed, page[-1].submission
+
+    def standing(self, submissions: Iterable[str]) -> Mapping[str, tuple[LetterState, str]]:
+        """Return where these dead letters stand: state, and submission of the newest replay."""
+        wanted = sorted(set(submissions))
+        found: dict[str, tuple[LetterState, str]] = {}
+        for start in range(0, len(wanted), _BATCH):
+            with self._read() as reader:
+                rows = reader.standing(wanted[start : start + _BATCH])
+            found.update((submission, (state, replay)) for submission, state, replay in rows)
+        return found
+
     def groups(
         self,
         limit: int = 100,
@@ -249,6 +277,12 @@ class Readable(ABC):
         )  # fmt: skip
         with self._read() as reader:
             return reader.history(column, value, limit)
+
+    def forgettable(self, limit: int = 100_000) -> int:
+        """Count the jobs that `prune` would delete now, up to a limit."""
+        now = self.now()
+        with self._read() as reader:
+            return reader.forgettable(now, limit)
 
     def overview(self, bound: int = 100, leads: str = "steward") -> Overview:
         """Take one glance; nothing is counted beyond `bound`, so it costs the same whatever the store holds."""

@@ -40,20 +40,24 @@ def advance(link: Link, statements: Statements, submissions: list[str]) -> list[
     return done
 
 
+def forgettable(statements: Statements, now: Micros) -> tuple[str, list[Any]]:
+    """Return the jobs past their retention, as what follows FROM, with its parameters."""
+    parked = f"SELECT 1 FROM {ROWS.name} AS parked WHERE parked.submission = job.submission"
+    sql = (
+        f"{JOBS.name} AS job WHERE letter = FALSE AND keep_until <= {statements.dialect.mark}"
+        f" AND status IN ({statements.marks(len(_OVER))}) AND NOT EXISTS ({parked})"
+    )
+    return sql, [now, *_OVER]
+
+
 def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
     """Delete up to `limit` jobs past their retention and what hangs on them; return how many jobs went.
 
     Jobs that somebody is busy with are left for the next batch.
     """
-    dialect = statements.dialect
-    parked = f"SELECT 1 FROM {ROWS.name} AS parked WHERE parked.submission = job.submission"
-    found = link.rows(
-        f"SELECT submission, claim, trace_id FROM {JOBS.name} AS job"
-        f" WHERE letter = FALSE AND keep_until <= {dialect.mark}"
-        f" AND status IN ({statements.marks(len(_OVER))}) AND NOT EXISTS ({parked})"
-        f" ORDER BY keep_until LIMIT {int(limit)}{dialect.skip_locked}",
-        [now, *_OVER],
-    )
+    old, values = forgettable(statements, now)
+    tail = f" ORDER BY keep_until LIMIT {int(limit)}{statements.dialect.skip_locked}"
+    found = link.rows(f"SELECT submission, claim, trace_id FROM {old}{tail}", values)
     if not found:
         return 0
     submissions = [submission for submission, _, _ in found]

@@ -7,12 +7,14 @@ from typing import Any
 
 from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
+from celery_replay.states import LetterState
 from celery_replay.stores.reading import Look, Reader
 
+from .batches import forgettable
 from .models import Blob, Lead, LetterTrend
 from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, Table
-from .text import stored, token
+from .text import restored, stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
 
@@ -91,6 +93,13 @@ class SqlReader(Reader):
         """Find dead letters, newest first."""
         return self._page(LETTERS, "last_failed", look)
 
+    def standing(self, submissions: Sequence[str]) -> Sequence[tuple[str, LetterState, str]]:
+        """Read where dead letters stand, without their messages."""
+        which = f"submission IN ({self._sql.marks(len(submissions))})"
+        sql = f"SELECT submission, state, replay FROM {LETTERS.name} WHERE {which}"
+        found = self._query(sql, [token(submission) for submission in submissions])
+        return [(restored(row[0]), LetterState(row[1]), restored(row[2])) for row in found]
+
     def groups(self, look: Look, *, unresolved: bool) -> Sequence[Group]:
         """Find groups, newest first."""
         return self._page(GROUPS, "last_seen", look, "unresolved > 0" if unresolved else "")
@@ -119,6 +128,10 @@ class SqlReader(Reader):
     def parked(self, limit: int) -> int:
         """Count the parking lot."""
         return self._count(ROWS.name, [], limit)
+
+    def forgettable(self, now: Micros, limit: int) -> int:
+        """Count what pruning would delete."""
+        return self._count(*forgettable(self._sql, now), limit)
 
     def _count(self, what: str, values: Sequence[Any], limit: int) -> int:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {what} LIMIT {int(limit)}) AS some_of_them"

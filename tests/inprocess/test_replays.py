@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from celery_replay import headers, step
@@ -12,7 +14,7 @@ from celery_replay.replay import message as messages
 from celery_replay.replay.plan import Hindrance, Options, preview
 from celery_replay.replay.sending import Order, send
 from celery_replay.serialization import unpack
-from celery_replay.states import Effect, LetterState, Outcome, Reason, RowStatus, Verb
+from celery_replay.states import Effect, LetterState, Outcome, Reason, Replays, RowStatus, Verb
 
 ANY = Options(include_unknown=True)
 
@@ -150,6 +152,58 @@ def test_what_may_have_happened_is_left_out_unless_somebody_accepts_that(lab):
 
     assert (item.effect, item.hindrance, item.needs_acceptance) == (Effect.UNKNOWN, Hindrance.EFFECT_UNKNOWN, True)
     assert accepted.ready
+
+
+def test_a_task_that_declares_replays_safe_needs_nobodys_acceptance(lab):
+    @lab.task(idempotency_key="charge:{order_id}", replay="safe")
+    def charge(order_id):
+        lab.log.append(order_id)
+        if len(lab.log) == 1:
+            raise TimeoutError
+        return "paid"
+
+    letter = failed(lab, charge, 7)
+    (item,) = plan(lab, letter, options=Options())
+    (sent,) = replay(lab, letter, options=Options())
+
+    assert (item.effect, item.ready, item.needs_acceptance) == (Effect.UNKNOWN, True, False)
+    assert lab.get(lab.app.AsyncResult(sent.task_id)) == "paid"
+
+
+@pytest.mark.parametrize(("then", "today"), [("never", "safe"), ("safe", "never"), ("never", None)])
+def test_the_stricter_rule_of_then_and_today_holds(lab, then, today):
+    def secret():
+        raise ValueError
+
+    letter = failed(lab, lab.task(name="lab.secret", replay=then)(secret))
+    lab.app.tasks.pop("lab.secret")
+    lab.runtime._policies.clear()
+    lab.task(name="lab.secret", replay=today)(secret)
+    (item,) = plan(lab, letter)
+    assert (item.hindrance, item.rule) == (Hindrance.NEVER, Replays.NEVER)
+
+
+def test_what_is_never_to_be_replayed_is_replayed_alone_by_somebody_who_says_so(lab):
+    task, switch = fails(lab, replay="never")
+    letters = [failed(lab, task, number) for number in range(2)]
+    switch["down"] = False
+    over = Options(include_unknown=True, override_never=True)
+
+    assert [item.hindrance for item in plan(lab, *letters, options=over)] == [Hindrance.NEVER] * 2
+    (sent,) = replay(lab, letters[0], options=over)
+
+    assert sent.ok
+    resolved(lab, letters[0])
+    (decided, _) = lab.store.history(submission=letters[0].submission)
+    assert json.loads(decided.details)["overrides_never"] is True
+
+
+def test_a_task_that_says_nothing_of_replays_is_asked_about_and_told_of(lab):
+    silent, _ = fails(lab)
+    spoken, _ = fails(lab, replay="confirm")
+    items = plan(lab, failed(lab, silent, 1), failed(lab, spoken, 2), options=Options())
+    assert [item.hindrance for item in items] == [Hindrance.EFFECT_UNKNOWN] * 2
+    assert ["declare replay=" in " ".join(item.notes) for item in items] == [True, False]
 
 
 def test_a_task_whose_effects_are_steps_had_none_where_none_was_begun(lab):

@@ -25,6 +25,7 @@ BAD_OPTIONS = {
     "key_retention": [0, "60", True, -5],
     "allow_rollback": ["yes", 1],
     "stepwise": ["yes", 1],
+    "replay": ["always", True],
 }
 
 
