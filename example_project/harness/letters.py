@@ -53,13 +53,12 @@ class Triage:
         mistyped = sorted(letter["id"] for letter in self._letters() if "ValidationError" in letter["error_type"])
         print("\nThe mail server is back. What failed for it is replayed, in one go:\n", flush=True)
         self.mail(down=False)
-        self._type("dlq", "replay", "--error", "MailServerDown", "--reason", "mail server is back", "--yes", "--wait")
+        self._type("dlq", "replay", "--error", "MailServerDown", "--because", "mail server is back", "--yes", "--wait")
         print("\nOne address is mended; the other customer wants no receipt.\n", flush=True)
         mended, discarded = mistyped
-        self._type("dlq", "edit", mended, "--set", 'email="customer@example.org"', "--reason", "typing error")
-        self._type("dlq", "replay", mended, "--reason", "address mended", "--yes", "--wait")
-        self._type("dlq", "discard", discarded, "--reason", "customer wants no receipt")
-        self._type("dlq", "groups")
+        self._type("dlq", "edit", mended, "--set", 'email="customer@example.org"', "--because", "typing error")
+        self._type("dlq", "replay", mended, "--because", "address mended", "--yes", "--wait")
+        self._type("dlq", "discard", discarded, "--because", "customer wants no receipt", "--yes")
         return self._wrong(orders)
 
     def _wrong(self, orders: int) -> list[str]:
