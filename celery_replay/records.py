@@ -11,6 +11,9 @@ from .states import AckMode, Category, Effect, LetterState, Outcome, Reason, Row
 
 R = TypeVar("R")
 
+ERASED = "[erased]"
+"""Stands where a person's data was."""
+
 
 def evolve(record: R, **changes: Any) -> R:
     """Copy a frozen record with some fields changed.
@@ -255,8 +258,9 @@ class StepRecord:
 
     @property
     def step_id(self) -> str:
-        """Digest of scope and key: a user's keys may be longer than an index takes."""
-        return digest(self.scope, self.key)
+        """Digest of scope and key: a user's keys may be longer than an index takes, and may have been erased."""
+        kept = self.key.removeprefix(ERASED)
+        return kept if kept != self.key else digest(self.scope, self.key)
 
 
 @dataclass(frozen=True, kw_only=True)

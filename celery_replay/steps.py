@@ -11,7 +11,7 @@ from .attempts import Attempt, current_attempt
 from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
 from .failures import leaves_outcome_unknown
 from .policy import KEY_FORMATTER
-from .records import StepRecord
+from .records import ERASED, StepRecord
 from .serialization import canonical_json, digest, has_address, result_json, result_value, safe_text
 from .states import OnIncomplete, StepState
 
@@ -198,12 +198,14 @@ class _Step:
             return f"{self.name}:{base}:{attempt.occurrence(base)}"
         names = {**(attempt.policy.bind(attempt.args, attempt.kwargs) or {}), **bound.arguments}
         try:
-            return KEY_FORMATTER.vformat(self.key, (), names)
+            text = KEY_FORMATTER.vformat(self.key, (), names)
         except (KeyError, AttributeError, IndexError) as error:
             known = ", ".join(sorted(names))
             raise StepError(
                 f"step {self.name}: key={self.key!r} names {error}, which is no parameter of the step or task ({known})"
             ) from error
+        # Nobody's data may make a step look like one whose key was erased.
+        return f" {text}" if text.startswith(ERASED) else text
 
     def _arguments(self, arguments: Mapping[str, Any]) -> str:
         """Write the arguments down so that another attempt's are recognised, in whatever process it runs."""

@@ -43,6 +43,9 @@ class Target(Protocol):
             RolledBack: the transaction was marked for rollback while the body went on.
         """
 
+    def erase(self, using: str, identity: str) -> None:
+        """Erase the return value that a marker keeps; that the effect was done stays."""
+
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch this thread's transactions."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .clock import Micros, wall
-from .records import AttemptRecord, Chunk, Event, Job
+from .records import AttemptRecord, Chunk, Event, Job, evolve
 from .redaction import redact
 from .serialization import pack, safe_text, unpack
 from .states import Outcome
@@ -181,6 +181,34 @@ def events_of(chunk: Chunk) -> list[Event]:
             )
         )
     return events
+
+
+def stripped(chunk: Chunk, job: Job) -> tuple[Chunk | None, set[str]]:
+    """Take all that is said out of a chunk of a job's events: the events stay, with their names and times.
+
+    Returns:
+        What stays (None where the chunk is another job's), and the references to large values that it had.
+    """
+    data = unpack(chunk.body)
+    raw = _raw(data)
+    references = {reference for event in raw for reference in _references(*event[5:])}
+    if data.get("job") != job.task_id:
+        return None, references
+    lean = []
+    for sequence, name, at, flags, status, attributes, extra in raw:
+        step = {"step": extra["step"]} if extra and "step" in extra else None
+        lean.append([sequence, name, at - data["at"], flags, status, {"erased": True} if attributes else None, step])
+    kept = {**{name: value for name, value in data.items() if name != "key"}, "events": lean}
+    return evolve(chunk, body=pack(kept), blobs=()), references
+
+
+def _references(attributes: Mapping[str, Any] | None, extra: Mapping[str, Any] | None) -> Iterable[str]:
+    for value in (attributes or {}).values():
+        if isinstance(value, dict) and value.keys() == {"blob", "bytes"}:
+            yield str(value["blob"])
+    for name in ("input_ref", "output_ref"):
+        if extra and name in extra:
+            yield str(extra[name])
 
 
 class ChunkReader(Protocol):

@@ -290,7 +290,7 @@ def _claim_step(unit: Unit, job: Job, step: StepRecord, delivery: Delivery) -> t
         facts = facts_of(unit, job.submission, job.claim)
         save(unit, facts, Change(facts=lifecycle.step_back(facts, delivery, job.claim, unit.now)))
         return False, None
-    earlier = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
+    earlier = next((s for s in unit.steps(step.scope) if s.step_id == step.step_id), None)
     if earlier is None or earlier.state is StepState.CLAIMED:
         unit.put(evolve(step, claimed_at=unit.now))
         unit.put(evolve(current, unsettled=True))
@@ -308,7 +308,7 @@ def _flush(
         facts = facts_of(unit, submission, None)
         save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
     for step in steps:
-        stored = next((s for s in unit.steps(step.scope) if s.key == step.key), None)
+        stored = next((s for s in unit.steps(step.scope) if s.step_id == step.step_id), None)
         if stored is not None and stored.nonce == step.nonce:
             _settle(unit, step.scope, [step])
     for job in calm:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 from .. import clock
 from ..clock import Micros
-from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
+from ..records import ERASED, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
 from ..states import LetterState, RowStatus
 from .base import Store
 from .reading import Look, Reader
@@ -65,7 +65,7 @@ class _Tables:
         self.rows: dict[str, Row] = {}
         self.letters: dict[str, Letter] = {}
         self.attempts: dict[str, AttemptRecord] = {}
-        self.steps: dict[tuple[str, str], StepRecord] = {}
+        self.steps: dict[str, StepRecord] = {}
         self.chunks: dict[tuple[str, int], Chunk] = {}
         self.blobs: dict[str, bytes] = {}
         self.groups: dict[str, Group] = {}
@@ -113,6 +113,12 @@ class _MemoryUnit(Unit):
     def steps(self, scope: str) -> Sequence[StepRecord]:
         return [step for step in self._tables.steps.values() if step.scope == scope]
 
+    def history(self, submission: str) -> Sequence[HistoryEntry]:
+        return [entry for entry in self._tables.history.values() if entry.submission == submission]
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        return [chunk for chunk in self._tables.chunks.values() if chunk.trace_id == trace_id]
+
     def put(self, record: Record) -> None:
         tables = self._tables
         match record:
@@ -127,7 +133,7 @@ class _MemoryUnit(Unit):
             case HistoryEntry():
                 self._set(tables.history, record.entry_id, record)
             case StepRecord():
-                self._set(tables.steps, (record.scope, record.key), record)
+                self._set(tables.steps, record.step_id, record)
             case Chunk():
                 self._set(tables.chunks, (record.nonce, record.first), record)
                 for reference, body in record.blobs:
@@ -162,7 +168,17 @@ class _MemoryUnit(Unit):
         if isinstance(record, Row):
             self._set(self._tables.rows, record.submission, _ABSENT)
         else:
-            self._set(self._tables.steps, (record.scope, record.key), _ABSENT)
+            self._set(self._tables.steps, record.step_id, _ABSENT)
+
+    def drop_blobs(self, trace_id: str, references: Collection[str]) -> None:
+        chunks = self._tables.chunks.values()
+        kept = {name for chunk in chunks if chunk.trace_id != trace_id for name, _ in chunk.blobs}
+        for reference in set(references) - kept:
+            self._set(self._tables.blobs, reference, _ABSENT)
+
+    def silence(self, submission: str) -> None:
+        for group in [group for group in self._tables.groups.values() if group.newest == submission]:
+            self._set(self._tables.groups, group.group_id, evolve(group, error_message=ERASED))
 
     def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
         behind = [r for r in self._tables.rows.values() if r.subject == subject and r.status in statuses]
@@ -202,6 +218,9 @@ class _MemoryUnit(Unit):
         self._drop_all(tables.letters, lambda letter: letter.submission in submissions)
         self._drop_all(tables.history, lambda entry: entry.submission in submissions)
         self._drop_all(tables.chunks, lambda chunk: chunk.trace_id in traces)
+        used = {reference for chunk in tables.chunks.values() for reference, _ in chunk.blobs}
+        for reference in tables.blobs.keys() - used:
+            self._set(tables.blobs, reference, _ABSENT)
         self._drop_all(tables.steps, lambda step: step.scope in scopes)
         groups = {letter.group_id for letter in tables.letters.values()}
         self._drop_all(tables.groups, lambda group: group.group_id not in groups)

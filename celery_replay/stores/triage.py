@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from .. import dead_letters
+from .. import dead_letters, tombstones
 from ..clock import Micros, new_id
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
 from ..lifecycle import PUBLISHING_US
-from ..records import HistoryEntry, Letter, Row, evolve
+from ..records import Chunk, HistoryEntry, Job, Letter, Row, evolve
 from ..states import Reason, RowStatus, Verb
 from .units import Unit, put_letter
 
 T = TypeVar("T")
+_WAITING = (RowStatus.PARKED, RowStatus.RELEASED, RowStatus.SENT)
+Strip = Callable[[Chunk, Job], tuple[Chunk | None, Collection[str]]]
+"""Returns what stays of a chunk of events (None: all of it, as it is another job's), and which blobs it refers to."""
 
 
 class Triage(ABC):
@@ -100,32 +103,41 @@ class Triage(ABC):
             revision = row.revision + 1
             freed = evolve(row, status=RowStatus.RELEASED, revision=revision, releases=1, wake_at=unit.now)
             unit.put(freed)
-            unit.put(
-                HistoryEntry(
-                    entry_id=new_id(), at=unit.now, verb=Verb.FREED, actor=actor, submission=submission, text=text
-                )
-            )
+            unit.put(_entry(unit, Decision(verb=Verb.FREED, actor=actor, text=text), submission=submission))
             return freed
 
         return self._atomically(step)
 
+    def erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
+        """Erase a person's data from all that is kept of a job that ended; return what stays of the job.
+
+        Ids, outcomes, times and the claim's digest stay, so that a duplicate still finds that it was done.
+
+        Args:
+            strip: takes what is said out of an event chunk of this job, and returns the rest.
+
+        Raises:
+            TriageRefused: it has not ended, its message is still needed, or there is none.
+        """
+        return self._atomically(lambda unit: _erase(unit, submission, decision, strip))
+
     def note_group(self, group_id: str, decision: Decision) -> None:
         """Write a note about a whole group."""
+        self._atomically(lambda unit: unit.put(_entry(unit, decision, group_id=group_id)))
 
-        def step(unit: Unit) -> None:
-            entry = HistoryEntry(
-                entry_id=new_id(),
-                at=unit.now,
-                verb=decision.verb,
-                actor=decision.actor,
-                group_id=group_id,
-                operation_id=decision.operation_id,
-                text=decision.text,
-                details=decision.details,
-            )
-            unit.put(entry)
 
-        self._atomically(step)
+def _entry(unit: Unit, decision: Decision, *, submission: str = "", group_id: str = "") -> HistoryEntry:
+    return HistoryEntry(
+        entry_id=new_id(),
+        at=unit.now,
+        verb=decision.verb,
+        actor=decision.actor,
+        submission=submission,
+        group_id=group_id,
+        operation_id=decision.operation_id,
+        text=decision.text,
+        details=decision.details,
+    )
 
 
 def _decide(unit: Unit, submission: str, decision: Decision) -> Letter:
@@ -137,3 +149,33 @@ def _decide(unit: Unit, submission: str, decision: Decision) -> Letter:
         put_letter(unit, letter, after)
     unit.put(dead_letters.entry(letter, decision, unit.now))
     return after
+
+
+def _erase(unit: Unit, submission: str, decision: Decision, strip: Strip) -> Job:
+    job, letter = unit.job(submission), unit.letter(submission)
+    row = unit.row(submission)
+    waited_for = job is not None and bool(unit.rows_behind(job.identity, _WAITING, 1)) and row is None
+    refusal = tombstones.refusal(job, row, letter, unit.now, waited_for=waited_for)
+    if job is None or refusal:
+        raise TriageRefused(refusal)
+    steps, history = unit.steps(job.identity), unit.history(submission)
+    unit.put(tombstones.of_job(job))
+    if letter is not None:
+        unit.put(tombstones.of_letter(letter))
+    for step in steps:
+        unit.put(tombstones.of_step(step))
+    for entry in history:
+        unit.put(tombstones.of_entry(entry))
+    group_id = letter.group_id if letter is not None else ""
+    unit.put(_entry(unit, decision, submission=submission, group_id=group_id))
+    _erase_events(unit, job, strip)
+    unit.silence(submission)
+    return tombstones.of_job(job)
+
+
+def _erase_events(unit: Unit, job: Job, strip: Strip) -> None:
+    stripped = [(chunk, *strip(chunk, job)) for chunk in unit.chunks(job.trace_id)]
+    own = {reference for _, after, references in stripped if after is not None for reference in references}
+    others = {reference for _, after, references in stripped if after is None for reference in references}
+    unit.put_chunks([after for _, after, _ in stripped if after is not None])
+    unit.drop_blobs(job.trace_id, own - others)

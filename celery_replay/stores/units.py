@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .. import dead_letters
 from ..clock import SECOND, Micros
@@ -48,12 +48,28 @@ class Unit(ABC):
         """Return the side-effect steps of a key, or of a submission without one."""
 
     @abstractmethod
+    def history(self, submission: str) -> Sequence[HistoryEntry]:
+        """Return what was done to a submission."""
+
+    @abstractmethod
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return a trace's events, without their large values."""
+
+    @abstractmethod
     def put(self, record: Record) -> None:
         """Insert the record, or replace the one with its primary key."""
 
     @abstractmethod
     def drop(self, record: Row | StepRecord) -> None:
         """Delete the record with this primary key."""
+
+    @abstractmethod
+    def drop_blobs(self, trace_id: str, references: Collection[str]) -> None:
+        """Delete a trace's large values, but for those that other traces have, too."""
+
+    @abstractmethod
+    def silence(self, submission: str) -> None:
+        """Erase the error message of groups whose newest letter this is."""
 
     @abstractmethod
     def tally(self, group: Group, filed: int, unresolved: int) -> None:

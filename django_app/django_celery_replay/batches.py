@@ -7,6 +7,7 @@ from typing import Any
 from celery_replay.clock import Micros
 from celery_replay.states import Outcome
 
+from . import blobs
 from .connections import Link
 from .models import LetterTrend
 from .statements import Statements
@@ -64,7 +65,9 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
     _delete(link, statements, STEPS.name, "scope", [claim or submission for submission, claim, _ in found])
     for table in (ATTEMPTS, LETTERS, HISTORY, JOBS):
         _delete(link, statements, table.name, "submission", submissions)
-    _delete(link, statements, CHUNKS.name, "trace_id", _finished(link, statements, {trace for _, _, trace in found}))
+    traces = _finished(link, statements, {trace for _, _, trace in found})
+    _delete(link, statements, CHUNKS.name, "trace_id", traces)
+    blobs.forget(link, statements, traces)
     _forget_groups(link, statements)
     return len(found)
 

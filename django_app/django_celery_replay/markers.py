@@ -22,6 +22,7 @@ _NEW = {
 _NEW_ELSEWHERE = f"{_INSERT} ON CONFLICT DO NOTHING"
 _LOOK = f"SELECT nonce, result FROM {_TABLE} WHERE identity = %s"
 _COMPLETE = f"UPDATE {_TABLE} SET result = %s WHERE identity = %s"
+_ERASE = f"UPDATE {_TABLE} SET result = NULL WHERE identity = %s"
 
 
 class Marker:
@@ -94,6 +95,16 @@ def is_aborted(connection: BaseDatabaseWrapper) -> bool:
     info = getattr(connection.connection, "info", None)
     status = getattr(info, "transaction_status", None)
     return status is not None and int(status) == 3  # PQTRANS_INERROR
+
+
+def erase(using: str, identity: str) -> None:
+    """Erase the return value that a marker keeps; that the effect was done stays.
+
+    Raises:
+        ConfigurationError: there is no such database, or our tables are not in it.
+    """
+    with guarded(using) as connection:
+        execute(connection, _ERASE, [token(identity)])
 
 
 def forget(using: str, before: Micros, limit: int = 1000) -> int:

@@ -18,8 +18,9 @@ from celery_replay.records import Chunk, Job, StepRecord
 from celery_replay.states import Outcome, StepState
 
 from . import relative
+from .blobs import BLOB_COLUMNS, BLOBS, USE_COLUMNS, USES
+from .blobs import of as blobs_of
 from .dialects import PostgreSQL
-from .models import Blob
 from .statements import Statements
 from .tables import ATTEMPTS, CHUNKS, JOBS, ROWS, STEPS, Table
 
@@ -155,8 +156,12 @@ class Shortcuts:
 
     def _along(self, chunks: int, blobs: int, steps: int) -> list[str]:
         chunk, step = self._beside(CHUNKS), self._beside(STEPS)
-        blob = f"INSERT INTO {Blob._meta.db_table} (reference, body) SELECT %s, %s FROM work ON CONFLICT DO NOTHING"
-        many = (("chunk", chunk, chunks), ("blob", blob, blobs), ("step", step, steps))
+        blob, use = (
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {self._sql.marks(len(columns))} FROM work"
+            " ON CONFLICT DO NOTHING"
+            for table, columns in ((BLOBS, BLOB_COLUMNS), (USES, USE_COLUMNS))
+        )
+        many = (("chunk", chunk, chunks), ("blob", blob, blobs), ("use", use, blobs), ("step", step, steps))
         return [f"{kind}{n} AS ({sql})" for kind, sql, count in many for n in range(count)]
 
     def _beside(self, table: Table[Any]) -> str:
@@ -166,10 +171,10 @@ class Shortcuts:
 
 def along(chunks: Sequence[Chunk], steps: Sequence[StepRecord]) -> tuple[tuple[int, int, int], list[Any]]:
     """Return how many chunks, blobs and steps go along, and their values."""
-    blobs = {reference: body for chunk in chunks for reference, body in chunk.blobs}
+    blobs = blobs_of(chunks)
     values = [value for chunk in chunks for value in CHUNKS.row(chunk)]
-    for reference, body in blobs.items():
-        values += (reference, body)
+    values += [value for blob, _ in blobs for value in blob]
+    values += [value for _, use in blobs for value in use]
     for step in steps:
         values += STEPS.row(step)
     return (len(chunks), len(blobs), len(steps)), values

@@ -29,6 +29,12 @@ class DjangoTarget:
 
         return marked(using, identity, nonce)
 
+    def erase(self, using: str, identity: str) -> None:
+        """Erase the return value that a marker keeps."""
+        from .markers import erase
+
+        erase(using, identity)
+
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch this thread's transactions."""
         from .rollbacks import watch_rollbacks

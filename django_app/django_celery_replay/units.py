@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from celery_replay.records import ERASED, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from celery_replay.states import RowStatus
 from celery_replay.stores.units import Contention, Record, Unit
 
+from . import blobs
 from .batches import advance, prune
 from .connections import Link
-from .models import Blob, Lead
+from .models import Lead
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
 from .tallies import Tallies
 
 R = TypeVar("R", Job, Row, Letter)
 
 _VERSION = ("status", "revision", "generation", "wake_at")
 """Whatever happens to a row of the parking lot changes one of these."""
-_BLOBS = Blob._meta.db_table
 _LEADS = Lead._meta.db_table
 
 
@@ -67,6 +67,18 @@ class SqlUnit(Unit):
         sql = self._sql.select(STEPS, ("scope",), " ORDER BY claimed_at, step_id")
         return [STEPS.read(row) for row in self._link.rows(sql, [STEPS.encode("scope", scope)])]
 
+    def history(self, submission: str) -> Sequence[HistoryEntry]:
+        """Read what was done to a submission."""
+        return self._all(HISTORY, "submission", submission)
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Read a trace's events."""
+        return self._all(CHUNKS, "trace_id", trace_id)
+
+    def _all(self, table: Table[Any], column: str, value: str) -> list[Any]:
+        found = self._link.rows(self._sql.select(table, (column,)), [table.encode(column, value)])
+        return [table.read(row) for row in found]
+
     def _find(self, table: Table[R], column: str, value: str, tail: str = "") -> R | None:
         found = self._link.rows(self._sql.select(table, (column,), tail), [table.encode(column, value)])
         return table.read(found[0]) if found else None
@@ -86,7 +98,7 @@ class SqlUnit(Unit):
             case Letter():
                 self._put(LETTERS, record, ("revision",))
             case HistoryEntry():
-                self._link.change(self._sql.insert(HISTORY), HISTORY.row(record))
+                self._link.change(self._sql.upsert(HISTORY), HISTORY.row(record))
             case AttemptRecord():
                 self._link.change(self._sql.upsert(ATTEMPTS), ATTEMPTS.row(record))
             case StepRecord():
@@ -112,9 +124,7 @@ class SqlUnit(Unit):
     def put_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Insert events and their large values."""
         self._link.many(self._sql.upsert(CHUNKS), [CHUNKS.row(chunk) for chunk in chunks])
-        sql = f"INSERT INTO {_BLOBS} (reference, body) VALUES ({self._sql.marks(2)})"
-        sql += self._sql.dialect.upsert("reference", ("reference", "body"))
-        self._link.many(sql, [blob for chunk in chunks for blob in chunk.blobs])
+        blobs.put(self._link, self._sql, chunks)
 
     def drop(self, record: Row | StepRecord) -> None:
         """Delete a record."""
@@ -124,6 +134,15 @@ class SqlUnit(Unit):
         where = ("submission", *_VERSION)
         old = self._known.pop((Row, record.submission), record)
         self._one(self._sql.delete(ROWS, where), [ROWS.encode(name, getattr(old, name)) for name in where])
+
+    def drop_blobs(self, trace_id: str, references: Collection[str]) -> None:
+        """Delete large values."""
+        blobs.drop(self._link, self._sql, trace_id, references)
+
+    def silence(self, submission: str) -> None:
+        """Erase the error message of groups whose newest letter this is."""
+        sql = self._sql.update(GROUPS, ("error_message",), ("newest",))
+        self._link.change(sql, [ERASED, GROUPS.encode("newest", submission)])
 
     def tally(self, group: Group, filed: int, unresolved: int) -> None:
         """Remember it for the end of the transaction."""

@@ -7,12 +7,13 @@ database whose transactions guard an effect.
 from __future__ import annotations
 
 from .guards import Fence, Marker
-from .journal import Blob, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk
+from .journal import Blob, BlobUse, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk
 from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
 
 __all__ = [
     "Attempt",
     "Blob",
+    "BlobUse",
     "DeadLetter",
     "Fence",
     "HistoryEntry",

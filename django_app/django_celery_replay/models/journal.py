@@ -41,6 +41,24 @@ class Blob(models.Model):
         return str(self.reference)
 
 
+class BlobUse(models.Model):
+    """Which traces have a large value: it goes with the last of them."""
+
+    pair = TokenField(max_length=255, primary_key=True)
+    """Reference and trace: Django's older versions have no key of two columns."""
+    reference = TokenField(max_length=255)
+    trace_id = TokenField(max_length=255)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["reference"], name="replay_use_blob"),
+            models.Index(fields=["trace_id"], name="replay_use_trace"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pair)
+
+
 class DeadLetter(models.Model):
     """A job that needs a human decision. See `celery_replay.records.Letter`."""
 
