@@ -12,8 +12,8 @@ from ..dead_letters import Decision
 from ..policy import TaskPolicy
 from ..records import Letter, evolve
 from ..redaction import REDACTED, redact
-from ..replay import mending
-from ..replay.mending import Mended, PayloadUnfit
+from ..replay import fitting
+from ..replay.fitting import Mended, PayloadUnfit
 from ..replay.message import PayloadUnreadable
 from ..runtime import Runtime
 from ..serialization import canonical_json
@@ -91,10 +91,10 @@ def _change(how: Mapping[str, Any], selection: Selection) -> Change:
         return _by_hand
     if by_name:
         news = dict(_pair(text) for text in how["news"])
-        return lambda letter, policy: mending.changed(letter, policy, news, how["gone"])
+        return lambda letter, policy: fitting.changed(letter, policy, news, how["gone"])
     args = None if how["args"] is None else _json(how["args"], list, "--args")
     kwargs = None if how["kwargs"] is None else _json(how["kwargs"], dict, "--kwargs")
-    return lambda letter, policy: mending.replaced(letter, policy, args, kwargs)
+    return lambda letter, policy: fitting.replaced(letter, policy, args, kwargs)
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -128,7 +128,7 @@ def _print(difference: Mapping[str, Any]) -> None:
 
 def _by_hand(letter: Letter, policy: TaskPolicy) -> Mended:
     """Let somebody edit the arguments; secrets stay on this side."""
-    original = dict(mending.arguments_of(letter, policy))
+    original = dict(fitting.arguments_of(letter, policy))
     shown = redact(original)
     text = _editable(shown)
     while True:
@@ -142,7 +142,7 @@ def _by_hand(letter: Letter, policy: TaskPolicy) -> Mended:
             break
         click.confirm("this is no JSON object. Edit it again?", abort=True, err=True, default=True)
     news = {name: _unredacted(value, shown.get(name), original.get(name)) for name, value in edited.items()}
-    return mending.changed(letter, policy, news, [name for name in original if name not in edited])
+    return fitting.changed(letter, policy, news, [name for name in original if name not in edited])
 
 
 def _editable(data: Any) -> str:

@@ -1,4 +1,4 @@
-"""A dead letter's payload, mended: by the names of its arguments, and only to what today's code takes."""
+"""A dead letter with other arguments: changed by their names, and only to what today's code takes."""
 
 from __future__ import annotations
 
