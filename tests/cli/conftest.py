@@ -45,11 +45,11 @@ class Shop:
         """Type a line with --json; return its objects."""
         return [json.loads(text) for text in self.types(line, *more, "--json").stdout.splitlines()]
 
-    def fails(self, name: str, message: bytes = b"", **failure: Any) -> None:
-        """Run a job that fails."""
-        told = Failure(**{"type": "builtins.ValueError", "message": "no", **failure})
+    def fails(self, name: str, payload: bytes = b"", **failure: Any) -> None:
+        """Run a job that fails, with a message as it is kept."""
+        told = Failure(**{"type": "builtins.ValueError", "message": "no", "frames": ("shop/tasks.py:ship",), **failure})
         job = runs(self.store, name, claim=None, key=f"ship:{name}")
-        sent = replace(delivery(name), message=lambda: message)
+        sent = replace(delivery(name), message=lambda: payload)
         closes(self.store, job, Outcome.FAILED, claim=None, failure=told, delivery=sent)
 
 
@@ -76,8 +76,13 @@ def kept(body: bytes, content_type: str = "application/json", **changes: Any) ->
             "headers": {"id": "task", "task": "shop.ship", "argsrepr": "('ann', 'hunter2')", "retries": 0},
             "body": base64.b64encode(body).decode(),
             "content_type": content_type,
+            "content_encoding": "utf-8",
             "exchange": "",
             "routing_key": "celery",
+            "priority": None,
+            "correlation_id": "task",
+            "reply_to": None,
+            "properties": {},
             **changes,
         }
     )

@@ -32,6 +32,9 @@ def test_letters_are_listed_newest_first(shop):
         ("--since 2023-11-14T22:13:21Z", ["b"]),
         ("--before 2023-11-14T22:13:21+00:00", ["a"]),
         ("--limit 1", ["b"]),
+        ("--effect unknown", ["b", "a"]),
+        ("--effect absent", []),
+        ("--operation nothing", []),
         ("--since 30m", []),
     ],
 )
@@ -54,14 +57,16 @@ def test_a_page_tells_how_to_get_the_next_one(shop):
     assert last.stderr == ""
 
 
-@pytest.mark.parametrize("wrong", ["--state shut", "--reason none", "--since noon", "--before x/y", "--limit 0"])
+@pytest.mark.parametrize(
+    "wrong", ["--state shut", "--reason none", "--effect some", "--since noon", "--before x/y", "--limit 0"]
+)
 def test_a_wrong_value_is_a_usage_error(shop, wrong):
     result = shop.types(f"dlq list {wrong}")
     assert result.exit_code == 2
     assert "Invalid value for" in result.stderr
 
 
-def test_a_letter_is_shown_with_its_evidence(shop):
+def test_a_letter_is_shown_with_all_that_is_known(shop):
     shop.fails("a", kept(b'[[], {"order_id": 5, "password": "hunter2"}, {}]'), traceback="Traceback:\n  boom\n")
     output = shop.types("dlq show a").output
     assert "error type      builtins.ValueError" in output
@@ -69,6 +74,43 @@ def test_a_letter_is_shown_with_its_evidence(shop):
     assert '{"order_id": 5, "password": "[redacted]"}' in output
     assert "its trace: replay trace show a\n" in output
     assert "attempts that ended\n" in output
+
+
+def test_a_letter_answers_whether_a_replay_is_safe_whether_it_must_be_mended_and_what_is_half_done(shop):
+    shop.fails("a", kept(b"[[5], {}, {}]"))
+    output = shop.types("dlq show a").output
+    assert "safe to replay        no\n" in output
+    assert "payload to be mended  no sign of it\n" in output
+    assert "half done             nothing that is known of\n" in output
+    assert "replay                left_out (effect_unknown): the task declares no side effects" in output
+
+
+def test_a_mended_payload_is_shown_beside_the_original(shop):
+    shop.fails("a", kept(b"[[5], {}, {}]"))
+    shop.types("dlq edit a --set order_id=7 --actor ann --because typo")
+    (shown,) = shop.reads("dlq show a")
+    assert (shown["payload"]["arguments"]["order_id"], shown["mended_payload"]["arguments"]["order_id"]) == (5, 7)
+    assert [(entry["verb"], entry["actor"], entry["said"]) for entry in shown["history"]] == [("edited", "ann", "typo")]
+    assert "mended payload" in shop.types("dlq show a").stdout
+
+
+@pytest.mark.parametrize("as_json", ["", " --json"])
+def test_a_payload_is_revealed_to_whoever_says_why_and_the_history_tells_of_it(shop, as_json):
+    shop.fails("a", kept(b'[[5], {"password": "hunter2 \\u001b[31m"}, {}]'), message="password=hunter2")
+    refused = shop.types(f"dlq show a --reveal{as_json}")
+    assert (refused.exit_code, "hunter2" in refused.output) == (2, False)
+    shown = shop.types(f"dlq show a --reveal --actor ann{as_json} --because", "case 7").stdout
+    assert shown.count("hunter2") == 1
+    assert "\x1b" not in shown
+    (entry,) = shop.store.history(submission="a")
+    assert (entry.verb, entry.actor, entry.text) == ("revealed", "ann", "case 7")
+    assert "revealed" in shown
+
+
+def test_what_can_not_be_revealed_leaves_no_entry(shop):
+    shop.fails("a", kept(b"\x80\x04", "application/x-python-serialize"))
+    assert "only JSON" in shop.types("dlq show a --reveal --because x").stderr
+    assert list(shop.store.history(submission="a")) == []
 
 
 def test_a_letter_in_json_has_the_documented_fields(shop):

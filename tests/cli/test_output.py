@@ -10,6 +10,7 @@ import pytest
 
 from celery_replay.cli import output
 from celery_replay.trace import Recorder
+from tests.cli.conftest import kept
 from tests.conformance.callers import closes, runs
 
 HOSTILE = "\x1b[31mred\x07 [bold]x[/bold]\r\n\u202egnp.exe\x9b2J\u2028end"
@@ -28,13 +29,40 @@ def on_terminal(monkeypatch, rows, columns):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("line", ["trace list", "jobs find --trace trace", "jobs show a", "dlq list", "dlq show a"])
+LINES = (
+    "trace list",
+    "jobs find --trace trace",
+    "jobs show a",
+    "dlq list",
+    "dlq show a",
+    "dlq show a --reveal --because x",
+    "dlq groups",
+    "dlq group {group}",
+    "dlq replay a --dry-run",
+    "dlq replay a --because x --yes --include-unknown 1",
+    "dlq discard a --because x",
+    "dlq edit a --kwargs {{}} --args []",
+    "dlq edit a --undo",
+    "erase --job b --because x --yes",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("as_json", ["", " --json"])
 def test_hostile_text_reaches_nobodys_terminal(shop, line, as_json):
-    shop.fails("a", type=HOSTILE, message=HOSTILE, traceback=HOSTILE)
+    payload = json.dumps([[HOSTILE], {HOSTILE: HOSTILE, "password": HOSTILE}, {"chain": [{HOSTILE: HOSTILE}]}])
+    message = kept(payload.encode(), routing_key=HOSTILE, exchange=HOSTILE)
+    shop.app.tasks["shop.ship"].run = lambda *args, **kwargs: None
+    shop.fails("a", message, type=HOSTILE, message=HOSTILE, traceback=HOSTILE, frames=(HOSTILE,))
     closes(shop.store, runs(shop.store, "b", claim=None, key=HOSTILE, worker=HOSTILE), claim=None, result=HOSTILE)
-    printed = shop.types(line + as_json)
-    assert printed.exit_code == 0
+    shop.types("dlq assign a", HOSTILE)
+    shop.types("dlq note a", HOSTILE)
+    (group,) = shop.store.groups()
+    shop.types(f"dlq note --group {group.group_id}", HOSTILE)
+    shop.store.flush(advanced=["b"])
+    printed = shop.types(line.format(group=group.group_id) + as_json)
+    assert printed.exit_code in (0, 4)
+    assert printed.stdout
     assert not [sign for sign in RAW if sign in printed.output]
 
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from celery_replay.clock import SECOND
+from celery_replay.states import RowStatus
+from tests.cli.conftest import kept
 from tests.conformance.callers import opens, runs
+from tests.rules.builders import ask, delivery
 
 
 def test_it_says_who_waits_for_whom_and_why(shop):
@@ -34,3 +39,23 @@ def test_more_than_the_limit_is_said(shop):
 
 def test_an_empty_lot_ends_with_one(shop):
     assert shop.types("parked list").exit_code == 1
+
+
+def test_a_parked_job_is_sent_before_its_time_and_that_is_written_down(shop):
+    runs(shop.store, "owner")
+    shop.store.open(ask("waits", delivery=replace(delivery("waits"), message=lambda: kept(b"[[5], {}, {}]"))))
+    result = shop.types("parked free waits --actor ann --because", "the bank is back")
+    assert (result.exit_code, result.stdout.split()[:2]) == (0, ["freed", "waits"])
+    assert shop.store.row("waits").status is RowStatus.SENT
+    (entry,) = shop.store.history(submission="waits")
+    assert (entry.verb, entry.actor, entry.text) == ("freed", "ann", "the bank is back")
+
+
+def test_what_is_not_parked_is_told_one_by_one(shop):
+    runs(shop.store, "owner")
+    told = shop.reads("parked free owner nobody --because x")
+    assert [(one["id"], one["verdict"], one["said"]) for one in told] == [
+        ("owner", "refused", "it is not parked"), ("nobody", "refused", "it is not parked"),
+    ]  # fmt: skip
+    assert shop.types("parked free owner --because x").exit_code == 4
+    assert shop.types("parked free owner").exit_code == 2

@@ -82,7 +82,28 @@ def test_json_has_the_same_fields_whether_the_store_answers_or_not(shared):
 
 @pytest.mark.parametrize(
     "line",
-    ["trace list", "trace show x", "jobs find --key x", "jobs show x", "dlq list", "dlq show x", "parked list"],
+    [
+        "trace list",
+        "trace show x",
+        "jobs find --key x",
+        "jobs show x",
+        "dlq list",
+        "dlq show x",
+        "dlq groups",
+        "dlq group x",
+        "dlq replay x --dry-run",
+        "dlq replay --task x --because x",
+        "dlq stop x --because x",
+        "dlq follow x",
+        "dlq discard x --because x",
+        "dlq edit x --undo",
+        "dlq assign x ann",
+        "dlq note x text",
+        "parked list",
+        "parked free x --because x",
+        "erase --key x --because x --yes",
+        "prune",
+    ],
 )
 def test_every_other_command_ends_with_three_and_a_sentence_where_the_store_is_away(shop, line):
     use_store(shop.app, AwayStore())

@@ -18,7 +18,7 @@ from celery_replay.trace import Recorder, stripped, timeline
 from tests.conformance.callers import claims, closes, opens, runs, settled, step, stored
 from tests.conformance.remains import tables_with
 from tests.conformance.world import Clock
-from tests.rules.builders import delivery
+from tests.rules.builders import delivery, ending
 
 PERSON = "ann.lee@example.org"
 LARGE = "x" * 2_000
@@ -152,17 +152,22 @@ def test_a_large_value_that_two_jobs_of_one_trace_have_goes_with_the_second(stor
     assert store.blob(reference) is None
 
 
-def test_a_large_value_is_pruned_with_the_last_trace_that_has_it(store: Store, clock: Clock) -> None:
+@pytest.mark.parametrize("way", ["flushed", "with its end"])
+def test_a_large_value_is_pruned_with_the_last_trace_that_has_it(store: Store, clock: Clock, way: str) -> None:
     for name, days in (("a", 1), ("b", 9)):
         job = runs(store, name, claim=None, task_id=name, trace_id=name, keep_us=days * 86_400 * SECOND)
-        store.flush(chunks=events(name, job, shared=[LARGE]))
-        closes(store, job, canvas=False, keep_us=days * 86_400 * SECOND)
+        chunks = events(name, job, shared=[LARGE])
+        store.flush(chunks=chunks if way == "flushed" else ())
+        kept = ending(
+            delivery=delivery(name), nonce=job.nonce, claim=None, keep_us=days * 86_400 * SECOND, canvas=False
+        )
+        assert store.close(job, kept, chunks if way != "flushed" else ())[0]
     (_, event) = timeline(store, "b")
-    for days, kept in ((2, True), (9, False)):
+    for days, is_kept in ((2, True), (9, False)):
         clock.now += days * 86_400 * SECOND
         while store.prune():
             pass
-        assert (store.blob(event.attributes["shared"]["blob"]) is not None) is kept
+        assert (store.blob(event.attributes["shared"]["blob"]) is not None) is is_kept
 
 
 def running(store: Store, clock: Clock) -> None:

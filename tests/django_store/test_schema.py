@@ -97,6 +97,8 @@ QUERIES: dict[str, str] = {
     "replay_parked_due": "SELECT * FROM {parked} WHERE wake_at <= 5 ORDER BY wake_at, parked_at LIMIT 100",
     "replay_parked_age": "SELECT * FROM {parked} ORDER BY parked_at LIMIT 100",
     "replay_chunk_trace": "SELECT * FROM {chunk} WHERE trace_id = 'x'",
+    "replay_use_blob": "SELECT 1 FROM {use} WHERE reference = 'x'",
+    "replay_use_trace": "SELECT reference FROM {use} WHERE trace_id IN ('x', 'y')",
     "replay_letter_newest": "SELECT * FROM {letter} ORDER BY last_failed DESC, submission DESC LIMIT 100",
     "replay_letter_state": (
         "SELECT * FROM {letter} WHERE state = 'open' ORDER BY last_failed DESC, submission DESC LIMIT 100"
@@ -123,6 +125,7 @@ NAMES = {
     "step": "steprecord",
     "parked": "parkedjob",
     "chunk": "tracechunk",
+    "use": "blobuse",
     "letter": "deadletter",
     "group": "lettergroup",
     "trend": "lettertrend",
