@@ -53,9 +53,15 @@ def test_every_field_of_the_json_is_documented(shop):
     recorder.record("started")
     shop.store.flush(chunks=recorder.take())
     (failed,), (owned,) = shop.reads("jobs show a"), shop.reads("jobs show owner")
-    (letter,) = shop.reads("dlq show a")
+    decided = [shop.reads(line)[0] for line in ("dlq edit a --set order_id=7", "dlq assign a ann", "dlq groups")]
+    (plan,), (counted,) = shop.reads("dlq replay a --dry-run"), shop.reads("prune --dry-run")
+    (sent,) = shop.reads("dlq replay a --because x --yes --include-unknown 1")
+    (stopped,) = shop.reads(f"dlq stop {sent['operation']} --because x")
+    (letter,), (group,) = shop.reads("dlq show a"), shop.reads(f"dlq group {decided[2]['group']}")
     parts = [failed["payload"], failed["attempts_ended"][0], owned["steps"][0]]
-    shown = [failed, letter, *parts, *shop.reads("trace show a"), *shop.reads("parked list"), *shop.reads("status")]
+    parts += [letter["evidence"], letter["history"][0], letter["replayed_as"][0], plan["binding"], group]
+    lists = [*shop.reads("trace show a"), *shop.reads("parked list"), *shop.reads("status")]
+    shown = [failed, letter, plan, sent, stopped, counted, *decided, *parts, *lists]
 
     words = set(re.findall(r"`(\w+)`", COMMANDS_PAGE.read_text()))
     assert {name for record in shown for name in record} - words == set()

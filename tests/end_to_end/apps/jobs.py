@@ -108,6 +108,24 @@ def deadly_once(key: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task(name="fatal", idempotency_key="{reference}", on_incomplete="resume", reject_on_worker_lost=False)
+def fatal(reference: str, dies: bool = True) -> str:
+    """Kill its process if that is asked for, else have an effect; Celery acknowledges the message either way."""
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    post("done", reference)
+    return reference
+
+
+@app.task(name="failing", stepwise=True, idempotency_key="{reference}")
+def failing(reference: str) -> str:
+    """Fail until the test gives its sign; it has no effect before."""
+    if not exists("sign", reference):
+        raise ValueError("no sign")
+    post("done", reference)
+    return reference
+
+
 @app.task(name="after")
 def after(reference: str) -> None:
     """Be a callback."""
