@@ -20,7 +20,7 @@ from ..serialization import canonical_json
 from ..states import Verb
 from . import options
 from .access import runtime
-from .output import cell, printable
+from .output import printable
 from .plans import FEW
 from .results import Results
 from .selection import Selection, selected
@@ -122,7 +122,8 @@ def _difference(mended: Mended) -> dict[str, Any]:
 
 def _print(difference: Mapping[str, Any]) -> None:
     for name, sides in difference.items():
-        was, now = (cell(redact({name: sides[side]})[name]) if side in sides else "(absent)" for side in ("was", "now"))
+        shown = {side: json.dumps(redact({name: value})[name], ensure_ascii=False) for side, value in sides.items()}
+        was, now = (printable(shown.get(side, "(absent)")) for side in ("was", "now"))
         click.echo(f"    {printable(name)}: {was} → {now}")
 
 

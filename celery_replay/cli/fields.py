@@ -26,7 +26,7 @@ LETTERS = (
 GROUPS = (
     "group", "unresolved", "filed", "last_24_hours", "first_seen", "last_seen", "task", "reason", "error_type", "where",
 )  # fmt: skip
-GROUP_HISTORY = ("at", "verb", "actor", "id", "said", "operation")
+NOTES = ("at", "actor", "said")
 HISTORY = ("at", "verb", "actor", "said", "operation", "details")
 DESCENDANTS = ("task_id", "status", "at", "actor", "operation")
 PARKED = ("id", "task", "status", "reason", "waited", "looked_at_again", "waits_for", "waits_for_status", "key")

@@ -49,12 +49,12 @@ def group(ctx: click.Context, group_id: str, as_json: bool) -> None:
     store = runtime(ctx).store
     found = find_group(store, group_id)
     (row,) = _rows(store, [found])
-    history = [fields.entry(entry) for entry in store.history(group_id=found.group_id)]
+    notes = [fields.entry(entry) for entry in store.notes(found.group_id)]
     if as_json:
-        click.echo(to_json({**row, "history": history}))
+        click.echo(to_json({**row, "notes": notes}))
         return
     print_record({**row, "frames": found.frames, "last_24_hours": bar(row["last_24_hours"])})
-    print_section("history", history, fields.GROUP_HISTORY)
+    print_section("notes", notes, fields.NOTES)
     click.echo(f"\nits letters: replay dlq list --group {row['group']}")
 
 

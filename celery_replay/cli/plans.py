@@ -68,7 +68,7 @@ def show(items: Sequence[Item], *, as_json: bool) -> None:
     notes = Counter(note for item in items for note in item.notes)
     hindrances = Counter(item.hindrance for item in items)
     for line in (
-        *(f"{count} times: {printable(note)}" for note, count in notes.most_common()),
+        *(f"of {count}: {printable(note)}" for note, count in notes.most_common()),
         *(hint.format(n=hindrances[kind]) for kind, hint in _HINTS.items() if hindrances[kind]),
     ):
         click.echo(f"! {line}")

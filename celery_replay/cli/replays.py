@@ -169,6 +169,8 @@ class _Pending:
 
 def _ends(store: Store, pending: Mapping[str, _Pending], results: Results) -> Iterator[End]:
     """Print results as replays end, and yield their ends."""
+    if not pending:
+        return
     with Counter("ended", len(pending)) as counter:
         for ended in follow(store, {submission: one.replay for submission, one in pending.items()}):
             counter.add(0 if ended is None else 1)
@@ -205,6 +207,8 @@ class _Run:
 
     def _wave(self, items: Sequence[Item], *, wait: bool) -> bool:
         """Send some, wait for their ends if that is wanted, and return whether all of them are good."""
+        if not items:
+            return True
         pending = {}
         with Counter("sent", len(items)) as counter:
             for sent in send(self._known, items, self._order, self.operation):

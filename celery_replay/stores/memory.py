@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
@@ -277,8 +277,9 @@ class _MemoryReader(Reader):
         found = self._tables.trends.items()
         return [(group, hour, count) for (group, hour), count in found if group in group_ids and hour >= since]
 
-    def history(self, column: str, value: str, limit: int) -> Sequence[HistoryEntry]:
-        found = [entry for entry in self._tables.history.values() if getattr(entry, column) == value]
+    def history(self, wanted: Mapping[str, str], limit: int) -> Sequence[HistoryEntry]:
+        entries = self._tables.history.values()
+        found = [entry for entry in entries if all(getattr(entry, name) == value for name, value in wanted.items())]
         return sorted(found, key=attrgetter("at", "entry_id"))[-limit:]
 
     def open_letters(self, limit: int) -> int:

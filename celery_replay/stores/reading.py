@@ -100,8 +100,8 @@ class Reader(ABC):
         """Return how many letters were filed in a group in an hour: group, when the hour began, count."""
 
     @abstractmethod
-    def history(self, column: str, value: str, limit: int) -> Sequence[HistoryEntry]:
-        """Return what was done to a submission, group or operation, oldest first; the newest `limit` of it."""
+    def history(self, wanted: Mapping[str, str], limit: int) -> Sequence[HistoryEntry]:
+        """Return what was done, by columns and their values, oldest first; the newest `limit` of it."""
 
     @abstractmethod
     def open_letters(self, limit: int) -> int:
@@ -268,15 +268,14 @@ class Readable(ABC):
         self, *, submission: str = "", group_id: str = "", operation_id: str = "", limit: int = 200
     ) -> Sequence[HistoryEntry]:
         """Return what was done to a dead letter, a group, or in one operation: the newest of it, oldest first."""
-        column, value = next(
-            (name, value)
-            for name, value in (
-                ("submission", submission), ("group_id", group_id), ("operation_id", operation_id)
-            )
-            if value
-        )  # fmt: skip
+        wanted = {"submission": submission, "group_id": group_id, "operation_id": operation_id}
         with self._read() as reader:
-            return reader.history(column, value, limit)
+            return reader.history(_given(wanted), limit)
+
+    def notes(self, group_id: str, limit: int = 200) -> Sequence[HistoryEntry]:
+        """Return what was noted about a group as a whole: the newest of it, oldest first."""
+        with self._read() as reader:
+            return reader.history({"group_id": group_id, "submission": ""}, limit)
 
     def forgettable(self, limit: int = 100_000) -> int:
         """Count the jobs that `prune` would delete now, up to a limit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from celery_replay.clock import Micros
@@ -116,9 +116,9 @@ class SqlReader(Reader):
         sql = f"SELECT group_id, hour, filed FROM {LetterTrend._meta.db_table} WHERE {which}"
         return [(row[0], row[1], row[2]) for row in self._query(sql, [*map(token, group_ids), since])]
 
-    def history(self, column: str, value: str, limit: int) -> Sequence[HistoryEntry]:
+    def history(self, wanted: Mapping[str, str], limit: int) -> Sequence[HistoryEntry]:
         """Read what was done."""
-        newest = self._all(HISTORY, f" ORDER BY at DESC, entry_id DESC LIMIT {int(limit)}", **{column: value})
+        newest = self._all(HISTORY, f" ORDER BY at DESC, entry_id DESC LIMIT {int(limit)}", **wanted)
         return newest[::-1]
 
     def open_letters(self, limit: int) -> int:

@@ -52,7 +52,7 @@ def test_an_argument_gets_another_value_and_the_rest_stays(one):
 
 def test_the_difference_shows_no_secrets_and_the_history_only_names(one):
     result = one.types("dlq edit a --set", 'password="open sesame"')
-    assert "password: [redacted] → [redacted]" in result.stdout
+    assert 'password: "[redacted]" → "[redacted]"' in result.stdout
     assert "sesame" not in result.output
     (entry,) = one.store.history(submission="a")
     assert json.loads(entry.details) == {"changed": ["password"]}
@@ -62,7 +62,7 @@ def test_the_difference_shows_no_secrets_and_the_history_only_names(one):
 
 
 def test_an_argument_is_taken_away(one):
-    assert "password: [redacted] → (absent)" in one.types("dlq edit a --unset password").stdout
+    assert 'password: "[redacted]" → (absent)' in one.types("dlq edit a --unset password").stdout
     assert sent(one) == ([5], {})
 
 

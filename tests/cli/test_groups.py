@@ -84,10 +84,11 @@ def test_a_beginning_that_fits_none_or_several_is_told(three):
 
 def test_a_group_is_shown_with_what_was_noted_about_it(three):
     (group, _) = three.reads("dlq groups")
+    three.types("dlq note a b other", "about each")
     result = three.types(f"dlq note --group {group['group']} --actor ann", "the bank knows")
     assert result.stdout.split()[0] == "noted"
     output = three.types(f"dlq group {group['group']}").stdout
     assert "frames" in output
     assert "the bank knows" in output
     (shown,) = three.reads(f"dlq group {group['group']}")
-    assert [(entry["verb"], entry["actor"]) for entry in shown["history"]] == [("noted", "ann")]
+    assert [(entry["verb"], entry["actor"]) for entry in shown["notes"]] == [("noted", "ann")]
