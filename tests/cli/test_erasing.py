@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from celery_replay.clock import SECOND
 from celery_replay.dead_letters import Decision
+from celery_replay.exceptions import ConfigurationError
+from celery_replay.serialization import pack
 from celery_replay.states import Outcome, Verb
-from tests.cli.conftest import kept
+from tests.cli.conftest import kept, ship
 from tests.conformance.callers import closes, runs
 from tests.conformance.remains import tables_with
+from tests.rules.builders import delivery
 
 PERSON = "ann.lee"
 
@@ -69,3 +74,45 @@ def test_a_job_that_runs_is_told_and_the_others_are_erased(erasable):
     told = {one["id"]: (one["verdict"], one["said"]) for one in erasable.reads("erase --key ship:a --yes --because x")}
     assert told == {"a": ("erased", ""), "b": ("refused", "it has not ended: it is open")}
     assert erasable.types("erase --key ship:a --yes --because x").exit_code == 4
+
+
+class Target:
+    """A business database that keeps markers."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.erased: list[tuple[str, str]] = []
+        self.problem = problem
+
+    def erase(self, using: str, identity: str) -> None:
+        if self.problem:
+            raise ConfigurationError(self.problem)
+        self.erased.append((using, identity))
+
+
+def atomic(shop, target):
+    """Run a job that leaves a marker."""
+    task = shop.app.task(ship, name="shop.pay", shared=False, atomic="bank", replay_target=target)
+    job = runs(shop.store, "paid", claim="digest", key="pay:1", delivery=replace(delivery("paid"), operation=task.name))
+    closes(shop.store, job, claim="digest", canvas=False)
+
+
+def test_the_result_in_a_marker_goes_too(shop):
+    target = Target()
+    atomic(shop, target)
+    assert shop.types("erase --key pay:1 --yes --because x").exit_code == 0
+    assert target.erased == [("bank", "digest")]
+
+
+def test_a_marker_that_can_not_be_reached_is_told(shop):
+    atomic(shop, Target("no tables"))
+    (told,) = shop.reads("erase --key pay:1 --yes --because x")
+    assert (told["verdict"], told["said"]) == ("erased", "its marker keeps the result: no tables")
+
+
+def test_a_marker_of_a_task_that_is_not_here_is_told(shop):
+    message = pack({"v": 1, "task": {"protection": "atomic"}, "headers": {}})
+    shop.fails("a", message)
+    shop.store.flush(advanced=["a"])
+    shop.app.tasks.pop("shop.ship")
+    result = shop.types("erase --job a --yes --because x")
+    assert (result.exit_code, "not registered here" in result.stdout) == (4, True)

@@ -15,7 +15,7 @@ from django.db import DatabaseError, IntegrityError, connections, transaction
 from celery_replay.clock import new_id, wall
 from celery_replay.exceptions import ConfigurationError, FenceRefused, RolledBack
 from django_celery_replay import fenced, marked, register_fence
-from django_celery_replay.markers import forget
+from django_celery_replay.markers import erase, forget
 from django_celery_replay.models import Fence, Marker
 
 
@@ -250,6 +250,16 @@ def test_old_markers_are_forgotten_in_batches(business: str) -> None:
     assert [forget(business, later, limit=3) for _ in range(3)] == [3, 2, 0]
     run(business, "job", "new")
     assert forget(business, later) == 0
+
+
+def test_an_erased_marker_says_that_the_effect_was_done_and_no_more(business: str) -> None:
+    for identity in ("job", "other"):
+        run(business, identity, identity, result=f'"{identity} of ann"')
+    erase(business, "job")
+    erase(business, "unheard of")
+    assert [run(business, identity, "b") for identity in ("job", "other")] == [
+        ("found", None), ("found", '"other of ann"'),
+    ]  # fmt: skip
 
 
 def test_a_database_that_is_not_there_is_named() -> None:
