@@ -5,10 +5,10 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check --no-input
-CODE := celery_replay django_app example_project benchmarks tests docs
+CODE := celery_replay django_app example_project benchmarks tests docs noxfile.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test fmt fmt-check lint types layers migrations check bench demo demo-web docs wheel clean
+.PHONY: help venv test test-versions fmt fmt-check lint types layers migrations check bench demo demo-web docs wheel clean
 
 help:  ## Show the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,15 +25,19 @@ $(VENV)/.stamp: pyproject.toml
 # worker lives in it: they count its threads and its connections.
 WORKERS := tests/end_to_end
 ALONE := tests/inprocess tests/test_support_smoke.py
+PACKAGING := tests/packaging
 
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one run
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -q -n 2 $(addprefix --ignore=,$(WORKERS) $(ALONE))
+	$(BIN)/python -m pytest -q -n 2 $(addprefix --ignore=,$(WORKERS) $(ALONE) $(PACKAGING))
 	$(BIN)/python -m pytest -q $(ALONE)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 10 $(WORKERS)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
+
+test-versions: venv  ## Run the tests on every supported Celery and Django; ARGS="-k celery55" chooses
+	$(BIN)/nox $(ARGS)
 
 fmt: venv  ## Format the code and mend what can be mended
 	$(BIN)/ruff check --quiet --fix-only $(wildcard $(CODE))
@@ -78,13 +82,8 @@ docs: venv  ## Build the documentation
 	$(BIN)/sphinx-build --quiet --fail-on-warning --nitpicky docs build/docs
 	@echo "build/docs/index.html"
 
-wheel: venv  ## Run the tests against the built wheel
-	rm -rf build/wheel
-	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir build/wheel .
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/python $(PIP) install "$$(ls build/wheel/*.whl)[test]"
-	cp -r tests pyproject.toml build/wheel/
-	cd build/wheel && venv/bin/python -m pytest $(ARGS)
+wheel: venv  ## Build the package and try it in empty environments
+	$(BIN)/python -m pytest -q $(PACKAGING) $(ARGS)
 
 clean:  ## Remove what the other tasks made
 	rm -rf $(VENV) $(DEMO_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

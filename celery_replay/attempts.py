@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from celery._state import _task_stack
-from celery.app.task import get_actual_ignore_result
 from celery.backends.base import DisabledBackend
 from celery.exceptions import Reject, WorkerShutdown, WorkerTerminate
 
@@ -23,6 +22,7 @@ from .exceptions import OwnershipLost, StoreUnavailable
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
+from .older_celery import ignores_result
 from .policy import TaskPolicy
 from .records import Chunk, Failure, Job, Row, StepRecord
 from .runtime import Runtime
@@ -311,8 +311,7 @@ class Attempt:
         request = self.request
         if request.callbacks or request.errbacks or request.chain or request.chord:
             return True
-        ignored = get_actual_ignore_result(self.task, request)
-        return not ignored and not isinstance(self.task.backend, DisabledBackend)
+        return not ignores_result(self.task, request) and not isinstance(self.task.backend, DisabledBackend)
 
     def canvas_advanced(self) -> None:
         """Note that the tracer has sent this job's callbacks, chain and chord part on."""

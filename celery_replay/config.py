@@ -16,6 +16,7 @@ from typing import Any
 
 from .clock import Micros, micros
 from .exceptions import ConfigurationError
+from .older_celery import restore_period
 
 PREFIX = "replay_"
 
@@ -180,14 +181,18 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def redelivery_us(conf: Any, settings: Settings) -> Micros:
     """Return how long after an owner's death its message may still come back.
 
-    Redis and SQS bring it after the visibility timeout; kombu's defaults are 3,600 and 1,800 seconds.
+    Redis and SQS bring it after the visibility timeout; kombu's defaults are 3,600 and 1,800 seconds. On Redis it is
+    kombu in some worker that brings it, when it looks.
     """
     options = conf.get("broker_transport_options") or {}
-    default = {"redis": 3600.0, "rediss": 3600.0, "sentinel": 3600.0, "sqs": 1800.0}.get(
-        _broker_url(conf).partition(":")[0]
-    )
-    timeout = float(options.get("visibility_timeout") or default or settings.redelivery_deadline)
-    return micros(timeout + max(10.0, timeout / 4))
+    scheme = _broker_url(conf).partition(":")[0]
+    default, wait = settings.redelivery_deadline, 0.0
+    if scheme == "sqs":
+        default = 1800.0
+    elif scheme in ("redis", "rediss", "sentinel"):
+        default, wait = 3600.0, restore_period(options)
+    timeout = float(options.get("visibility_timeout") or default)
+    return micros(timeout + max(wait + 10.0, timeout / 4))
 
 
 def canvas_us(conf: Any, settings: Settings) -> Micros:

@@ -15,6 +15,7 @@ from . import hooks
 from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
+from .older_celery import retries_when_lost
 from .serialization import canonical_json, digest, fingerprint, has_address
 from .states import AckMode, OnIncomplete, Replays
 
@@ -231,8 +232,7 @@ def _default_incomplete(options: Mapping[str, Any]) -> OnIncomplete:
 def _ack_mode(task: Any) -> AckMode:
     if not task.acks_late:
         return AckMode.EARLY
-    brings_back = task.reject_on_worker_lost or getattr(task, "retry_on_worker_lost", False)
-    return AckMode.LATE if brings_back else AckMode.LATE_ACKS_LOSS
+    return AckMode.LATE if task.reject_on_worker_lost or retries_when_lost(task) else AckMode.LATE_ACKS_LOSS
 
 
 def _excluded(name: str, patterns: tuple[str, ...]) -> bool:

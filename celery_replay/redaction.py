@@ -33,7 +33,8 @@ def redact(value: Any, name: str = "") -> Any:
         if len(value) == 2 and isinstance(value[0], str):
             # Headers and form fields come as pairs, too.
             return [value[0] if is_secret(value[0]) else redact_text(value[0]), redact(value[1], value[0])]
-        return [redact(item) for item in value]
+        # With both arguments: Python 3.13.0 does not count calls that leave one out, and a loop would never end.
+        return [redact(item, "") for item in value]
     return redact_text(value) if isinstance(value, str) else value
 
 

@@ -23,6 +23,7 @@ from .clock import wall
 from .exceptions import ConfigurationError
 from .lifecycle import News
 from .news import Pipe
+from .older_celery import acknowledges_timeout, loss_of
 from .runtime import Runtime, plain_app, runtime_of
 from .serialization import safe_text
 from .signals import observe_failure
@@ -50,6 +51,8 @@ class ReplayRequest(Request):
         error = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(error, (WorkerLostError, SystemExit)) and not self._already_revoked:
             self._tell(Reason.WORKER_LOST, final=not self._brought_back)
+            if isinstance(error, SystemExit) and not self._already_cancelled:
+                exc_info = loss_of(exc_info)
         elif isinstance(error, TimeLimitExceeded):
             self._tell_timeout()
         answer = super().on_failure(exc_info, *args, **kwargs)
@@ -85,8 +88,8 @@ class ReplayRequest(Request):
         return (self.worker_pid or 0) if _forking.get(plain_app(self._app), True) else os.getpid()
 
     def _tell_timeout(self) -> None:
-        acknowledged = not self.task.acks_late or getattr(self.task, "acks_on_timeout", True)
-        self._tell(Reason.HARD_TIME_LIMIT, final=bool(acknowledged))
+        acknowledged = not self.task.acks_late or acknowledges_timeout(self.task)
+        self._tell(Reason.HARD_TIME_LIMIT, final=acknowledged)
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> Any:
         self._tell(Reason.EXPIRED if expired else Reason.REVOKED, final=True)

@@ -150,7 +150,11 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-_PATIENCE: dict[str, dict[str, Any]] = {"postgresql": {"connect_timeout": 5}, "mysql": {"connect_timeout": 5}}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "postgresql": {"connect_timeout": 5},
+    # Django before 5.2 speaks an encoding that has no room for an emoji.
+    "mysql": {"connect_timeout": 5, "charset": "utf8mb4"},
+}
 """Drivers wait long, or for ever, for a server that does not answer; `on_store_error` is to decide long before."""
 
 
@@ -167,7 +171,7 @@ def private_connection(alias: str, **options: Any) -> BaseDatabaseWrapper:
     given.pop("pool", None)
     connection.settings_dict = {
         **connection.settings_dict,
-        "OPTIONS": {**_PATIENCE.get(connection.vendor, {}), **given, **options},
+        "OPTIONS": {**_DEFAULTS.get(connection.vendor, {}), **given, **options},
         "AUTOCOMMIT": True,
         "CONN_MAX_AGE": None,
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
@@ -44,6 +45,8 @@ def queries(store: DjangoStore, page: Page) -> Iterator[Any]:
     return queries
 
 
+FACETS = {"_facets": "1"} if hasattr(admin, "ShowFacets") else {}
+"""What asks for counts by filter, since Django 5.0."""
 COSTS = {
     "processedjob/": 2,
     "deadletter/": 2,
@@ -67,7 +70,7 @@ def test_no_list_counts_skips_or_reads_what_is_large(put: Put, queries: Any) -> 
     for path, query in [
         ("processedjob/", {}),
         ("processedjob/", {"q": "order:"}),
-        ("processedjob/", {"status": "succeeded", "since": "month", "_facets": "1", "all": ""}),
+        ("processedjob/", {"status": "succeeded", "since": "month", "all": "", **FACETS}),
         ("processedjob/", {"p": f"{NOW - 50},s0050"}),
         ("deadletter/", {"q": "order:", "state": "open"}),
         ("parkedjob/", {"q": "order:", "status": "parked"}),

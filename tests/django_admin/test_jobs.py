@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.test import Client
 
 from celery_replay.clock import SECOND
@@ -58,6 +59,17 @@ def test_a_job_is_found_by_all_that_names_it(put: Put, page: Page) -> None:
         text = text_of(page("processedjob/", q=term))
         assert "order:1" in text
         assert "order:2" not in text
+
+
+@pytest.mark.parametrize("database_url", ["sqlite_url", "postgres_dsn"], indirect=True)
+@pytest.mark.parametrize("term", ["order:", "caf\u00e9", "\ud7ff", "\uffff", "\U0010ffff"])
+def test_a_search_finds_what_goes_on_with_any_character(put: Put, page: Page, term: str) -> None:
+    found = [term, f"{term}1", f"{term}\U0001f511"]
+    others = ["another", term[:-1], "\U0010fffe"]
+    put(*(job(f"key-{n}", key=key) for n, key in enumerate([*found, *others])))
+    html = page("processedjob/", q=term)
+    assert [f"key-{n}/" in html for n in range(len(found))] == [True] * len(found)
+    assert [f"key-{n + len(found)}/" in html for n in range(len(others))] == [False] * len(others)
     assert "0 in all" in text_of(page("processedjob/", q="one"))
 
 

@@ -9,6 +9,7 @@ from celery import chord, group
 
 from celery_replay.states import Outcome
 from tests.end_to_end.stage import Stage, fresh, references, wait_for
+from tests.support.versions import needs
 
 Members = list[tuple[Any, ...]]
 
@@ -66,7 +67,13 @@ def test_members_that_are_retried_count_once(canvas: Stage) -> None:
     assert [canvas.effects(name) for name in (one, two, three, body)] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("kind", ["task", "retrying task", "chain", "group", "chord"])
+NESTED = needs("celery", "5.6", "on Redis a group in a chord forgets the order of its results")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["task", "retrying task", "chain", pytest.param("group", marks=NESTED), pytest.param("chord", marks=NESTED)],
+)
 def test_a_member_that_replaces_itself_counts_once(canvas: Stage, kind: str) -> None:
     body, one, two, other = references(4)
     task_id = canvas.web(_chord, [("becomes", kind, one, two), ("done", other, other)], body)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+from tests.support.versions import needs, quick_redelivery
 from tests.support.workers import ROOT
 
 HARM = (
@@ -23,6 +24,8 @@ HARM = (
 )
 
 
+@quick_redelivery
+@needs("django", "5.1", "the demo sets how SQLite begins its transactions")
 def test_the_demo_shows_no_duplicate_and_no_loss_though_workers_are_killed() -> None:
     command = [sys.executable, "-m", "example_project.demo", "celery-replay", "--orders", "8"]
     # As in an environment of its own: nothing of this one decides where its records go.

@@ -11,6 +11,7 @@ from celery_replay.states import Category, Outcome, Reason
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.sending import send
 from tests.end_to_end.stage import Stage, fresh, references, wait_for
+from tests.support.versions import quick_redelivery
 
 READY_S = 60
 CAP = 3
@@ -80,6 +81,7 @@ def empty_stage(make_stage: StageMaker) -> Iterator[Stage]:
         yield lent
 
 
+@quick_redelivery
 @pytest.mark.parametrize("woken", ["while the other one works", "after the other one has ended"])
 def test_a_worker_that_was_paused_past_its_lease_writes_nothing(empty_stage: Stage, woken: str) -> None:
     stage, reference = empty_stage, fresh()

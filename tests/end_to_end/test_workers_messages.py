@@ -13,6 +13,7 @@ from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.sending import send
 from tests.end_to_end.stage import Stage, fresh, references, wait_for
 from tests.end_to_end.wire import put, take
+from tests.support.versions import quick_redelivery
 
 READY_S = 60
 LONG_S = 3 * VISIBILITY_TIMEOUT_S + 1
@@ -90,6 +91,7 @@ def test_the_message_of_a_long_job_is_never_given_to_another_worker(
     assert names.count("received") == 1
 
 
+@quick_redelivery
 def test_without_message_lease_the_copy_is_parked_and_absorbed(make_stage: StageMaker) -> None:
     settings = {"replay_message_lease": False}
     with make_stage("jobs", settings=settings) as stage:

@@ -10,6 +10,7 @@ from pytest_celery import CeleryTestSetup, CeleryWorkerCluster
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage, fresh, wait_for
 from tests.support.local_nodes import LocalCeleryWorker, LocalWorker
+from tests.support.versions import quick_redelivery
 
 RESULT_TIMEOUT_S = 40
 
@@ -36,6 +37,7 @@ def test_a_job_runs_and_its_duplicate_has_the_first_result(celery_setup: CeleryT
     assert stage.effects(reference) == 1
 
 
+@quick_redelivery
 def test_a_job_whose_worker_node_is_killed_runs_once_the_node_is_back(
     celery_setup: CeleryTestSetup, stage: Stage
 ) -> None:

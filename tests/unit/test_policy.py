@@ -12,6 +12,7 @@ from celery_replay.config import load
 from celery_replay.exceptions import ConfigurationError
 from celery_replay.policy import OPTIONS, check_options, compile_policy
 from celery_replay.states import AckMode, OnIncomplete
+from tests.support.versions import needs
 
 BAD_OPTIONS = {
     "idempotency_key": ["", 5, ["order:{order_id}"]],
@@ -199,7 +200,11 @@ def test_a_task_that_declares_nothing_follows_the_apps_settings(app, declare, ac
         ({}, AckMode.EARLY),
         ({"acks_late": True}, AckMode.LATE_ACKS_LOSS),
         ({"acks_late": True, "reject_on_worker_lost": True}, AckMode.LATE),
-        ({"acks_late": True, "retry_on_worker_lost": True}, AckMode.LATE),
+        pytest.param(
+            {"acks_late": True, "retry_on_worker_lost": True},
+            AckMode.LATE,
+            marks=needs("celery", "5.7", "the option is new"),
+        ),
         ({"reject_on_worker_lost": True}, AckMode.EARLY),
     ],
 )

@@ -36,7 +36,8 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     sortable_by = ()
     search_fields = ("pk",)
     show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
+    if hasattr(admin, "ShowFacets"):  # since Django 5.0
+        show_facets = admin.ShowFacets.NEVER
 
     class Media:
         css = {"all": ["django_celery_replay/admin.css"]}

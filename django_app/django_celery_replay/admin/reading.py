@@ -23,6 +23,7 @@ EVENTS_SHOWN = 1_000
 
 M = TypeVar("M", bound=models.Model)
 _LAST = "\U0010ffff"
+_NO_CHARACTER = (0xD800, 0x110000)
 
 
 def stored(model: type[M]) -> QuerySet[M]:
@@ -75,8 +76,14 @@ def beginning(text: str, *names: str) -> Q:
     start = token(text)
     found = Q()
     for name in names:
-        found |= Q(**{f"{name}__gte": start, f"{name}__lt": start + _LAST})
+        found |= Q(**{f"{name}__gte": start, f"{name}__lt": _beyond(start)})
     return found
+
+
+def _beyond(start: str) -> str:
+    """Return a text after all that begin with this one, if it can be of their characters: MySQL may not take others."""
+    following = ord(start[-1]) + 1
+    return start + _LAST if following in _NO_CHARACTER else start[:-1] + chr(following)
 
 
 def jobs_beginning(text: str) -> QuerySet[ProcessedJob]:

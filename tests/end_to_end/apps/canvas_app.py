@@ -151,8 +151,8 @@ def failed(request: Any, error: Any, trace: Any, reference: str) -> None:
 
 
 @app.task(name="failed_later")
-def failed_later(task_id: str, reference: str) -> None:
-    """Be an errback that Celery publishes."""
+def failed_later(task_id: str, *, reference: str) -> None:
+    """Be an errback that Celery publishes: it takes one argument by its position."""
     post("done", reference)
 
 
