@@ -48,7 +48,7 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
             hint=(
                 "SQLite locks a whole file: a record would wait for the transaction of the very task that it is "
                 'about. Add a second file to DATABASES, name it in CELERY_REPLAY_STORE ("django://alias"), and '
-                "run `manage.py migrate --database alias` there as well as in the first."
+                "run `manage.py migrate django_celery_replay --database alias` as well as `manage.py migrate`."
             ),
             id=STORE_IN_BUSINESS_FILE,
         )
