@@ -9,7 +9,6 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import click
 
 from celery_replay import cli, config, exceptions, headers, states
-from celery_replay.replay import message, plan
+from celery_replay.replay import plan
 
 PAGES = Path(__file__).parent / "reference"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -57,7 +56,7 @@ def _words() -> str:
 
 
 def _is_words(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum) and kind is not states.Word and kind.__module__ == "celery_replay.states"
+    return isinstance(kind, type) and issubclass(kind, states.Word) and kind is not states.Word
 
 
 def _words_of(module: ModuleType, name: str) -> str:
@@ -103,15 +102,16 @@ def _leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tup
 def _command(path: tuple[str, ...], command: click.Command) -> str:
     name, told = " ".join(path), inspect.cleandoc(command.help or "").replace("\b\n", "")
     rows = [(_option(option), _help(option)) for option in command.params if isinstance(option, click.Option)]
-    arguments = "".join(f" {a.make_metavar(click.Context(command))}" for a in command.params if isinstance(a, click.Argument))
+    arguments = "".join(f" {a.human_readable_name}" for a in command.params if isinstance(a, click.Argument))
     example = (command.epilog or "").rpartition("\n")[2].strip()
-    parts = [f"### {name}", f"`replay {name}{arguments}`", told, _table(("option", ""), rows) if rows else "", f"Example: `{example}`"]
+    table = _table(("option", ""), rows) if rows else ""
+    parts = (f"### {name}", f"`replay {name}{arguments}`" if arguments else "", told, table, f"Example: `{example}`")
     return "\n\n".join(part for part in parts if part)
 
 
 def _option(option: click.Option) -> str:
-    kind = "" if option.is_flag else f" {option.name.upper()}"
-    return f"`{', '.join([*option.opts, *option.secondary_opts])}{kind}`"
+    value = "" if option.is_flag else f" {(option.metavar or option.name or '').upper()}"
+    return f"`{', '.join([*option.opts, *option.secondary_opts])}{value}`"
 
 
 def _help(option: click.Option) -> str:

@@ -29,7 +29,7 @@ _OF_THE_ORIGINAL = {
 
 
 class PayloadUnreadable(ReplayError):
-    """The payload can't be read: it is not JSON, or the message was not kept."""
+    """The payload is not JSON, is damaged or was not kept; replay it as it is, or publish the job anew."""
 
     id = "payload-unreadable"
 

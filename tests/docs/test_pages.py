@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import RUN, SHOWN, Block, blocks, pages, project_of
+from tests.docs.pages import RUN, SHOWN, blocks, pages, project_of
 from tests.docs.reader import Reader
 from tests.support.net import free_port
 

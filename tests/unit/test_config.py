@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 from datetime import timedelta
-from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -188,19 +184,3 @@ def test_the_canvas_lease_may_be_set():
     configured = conf(canvas_ttl=7)
 
     assert config.canvas_us(configured, load(configured)) == 7 * SECOND
-
-
-def test_every_setting_is_in_the_reference_as_the_code_tells_of_it():
-    reference = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
-    (settings,) = (
-        node for node in ast.parse(inspect.getsource(config)).body if getattr(node, "name", "") == "Settings"
-    )
-    told = {
-        field.target.id: " ".join(ast.literal_eval(text.value).split())
-        for field, text in pairwise(settings.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
-
-    assert set(told) == set(Settings.__dataclass_fields__)
-    rows = [line.split(" | ") for line in reference.splitlines() if line.startswith("| `replay_")]
-    assert {row[0][10:-1]: row[2].removesuffix(" |") for row in rows} == told
