@@ -104,7 +104,7 @@ class Attempt:
 
     @property
     def identity(self) -> str:
-        """The key's digest, or the submission where no key is declared: what steps and markers belong to."""
+        """What steps and markers belong to; the key's digest, or the submission where no key is declared."""
         return self.claim or self.submission
 
     @property

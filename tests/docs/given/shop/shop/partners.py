@@ -3,6 +3,7 @@
 from pathlib import Path
 
 LOG = Path(__file__).parent.parent / "outside.log"
+BUSY = Path(__file__).parent.parent / "carrier-is-busy"
 
 
 def did(what):
@@ -21,6 +22,9 @@ class Carrier:
         return label if LOG.exists() and label in LOG.read_text().split() else None
 
     def book_pickup(self, order_id):
+        if BUSY.exists():
+            BUSY.unlink()
+            raise ConnectionRefusedError("the carrier does not answer")
         return did(f"pickup-{order_id}")
 
 
