@@ -97,12 +97,13 @@ class Store(Readable, Triage):
     def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[bool, Sequence[Row]]:
         facts = facts_of(unit, ending.delivery.submission, ending.claim)
         closing = lifecycle.close(facts, ending, unit.now)
-        save(unit, facts, closing, chunks)
         if closing.accepted:
+            # Before anything is filed: a letter tells which steps were done.
             scope = ending.claim or ending.delivery.submission
             _settle(unit, scope, ending.steps)
             if ending.outcome is Outcome.SUCCEEDED:
                 _settle(unit, scope, [evolve(s, state=StepState.SETTLED) for s in unit.steps(scope)])
+        save(unit, facts, closing, chunks)
         if closing.accepted and ending.outcome.handed_over:
             # The key is kept for this submission's next delivery, which may have come early and be parked.
             own = self._wake_own(unit, ending.delivery.submission)

@@ -12,11 +12,13 @@ from celery_replay.clock import SECOND
 from celery_replay.dead_letters import Decision
 from celery_replay.exceptions import TriageRefused
 from celery_replay.records import Failure, Letter
-from celery_replay.states import AckMode, Effect, LetterState, Outcome, RowStatus, Verb
+from celery_replay.serialization import pack
+from celery_replay.states import AckMode, Effect, LetterState, Outcome, RowStatus, StepState, Verb
 from celery_replay.stores.base import Store
 from celery_replay.stores.units import HOUR
-from tests.conformance.callers import claims, closes, opens, runs, stored
+from tests.conformance.callers import claims, closes, opens, runs, step, stored
 from tests.conformance.world import Clock
+from tests.rules import builders
 
 ERROR = Failure(type="ValueError", message="no", frames=("shop/tasks.py:ship",))
 
@@ -241,3 +243,12 @@ def test_a_parked_job_is_freed_before_its_time_and_that_is_written_down(store: S
     assert [(entry.verb, entry.actor) for entry in store.history(submission="b")] == [(Verb.FREED, "ann")]
     with pytest.raises(TriageRefused, match="not parked"):
         store.free("a", "ann", "now")
+
+@pytest.mark.parametrize(("state", "effect"), [(StepState.SETTLED, Effect.PROVEN), (StepState.CLAIMED, Effect.ABSENT)])
+def test_a_letter_knows_of_the_steps_that_end_with_its_attempt(store: Store, state: StepState, effect: Effect) -> None:
+    job = runs(store, "a", claim=None, trace_id="a")
+    claims(store, job)
+    told = pack({"task": {"protection": "steps"}})
+    delivery = replace(builders.delivery("a"), message=lambda: told)
+    closes(store, job, Outcome.FAILED, failure=ERROR, steps=(step(job, state=state),), delivery=delivery)
+    assert letter(store, "a").effect is effect
