@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .attempts import Attempt, current_attempt
+from .clock import wall
 from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
 from .failures import leaves_outcome_unknown
 from .policy import KEY_FORMATTER
-from .records import ERASED, StepRecord
+from .records import ERASED, StepRecord, evolve
 from .serialization import canonical_json, digest, has_address, result_json, result_value, safe_text
 from .states import OnIncomplete, StepState
 
@@ -99,6 +100,7 @@ class _Step:
             name=self.name,
             state=StepState.CLAIMED,
             nonce=attempt.nonce,
+            claimed_at=wall(),
         )
         own = attempt.known_step(record.key)
         if own is not None and own.state is StepState.SETTLED:
@@ -164,16 +166,7 @@ class _Step:
         return output
 
     def _settle(self, attempt: Attempt, record: StepRecord, output: Any) -> None:
-        attempt.settled(
-            StepRecord(
-                scope=record.scope,
-                key=record.key,
-                name=record.name,
-                state=StepState.SETTLED,
-                nonce=record.nonce,
-                output=result_json(output),
-            )
-        )
+        attempt.settled(evolve(record, state=StepState.SETTLED, output=result_json(output)))
 
     def _observed(self, attempt: Attempt, args: Any, kwargs: Any) -> Any:
         try:

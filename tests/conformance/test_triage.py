@@ -244,6 +244,7 @@ def test_a_parked_job_is_freed_before_its_time_and_that_is_written_down(store: S
     with pytest.raises(TriageRefused, match="not parked"):
         store.free("a", "ann", "now")
 
+
 @pytest.mark.parametrize(("state", "effect"), [(StepState.SETTLED, Effect.PROVEN), (StepState.CLAIMED, Effect.ABSENT)])
 def test_a_letter_knows_of_the_steps_that_end_with_its_attempt(store: Store, state: StepState, effect: Effect) -> None:
     job = runs(store, "a", claim=None, trace_id="a")

@@ -50,6 +50,24 @@ def test_a_step_that_was_done_is_not_done_again_by_a_retry(any_lab):
     assert lab.names(result.id).count("step_skipped") == 3
 
 
+def test_steps_that_are_done_say_in_which_order_they_were_begun(lab):
+    @step(side_effect=True)
+    def charge(part):
+        return part
+
+    @lab.task()
+    def pay():
+        charge("second"), charge("first")
+
+    result = pay.delay()
+    lab.get(result)
+    lab.settled(result.id)
+
+    claimed = sorted(steps_of(lab, result.id).values(), key=lambda record: record.claimed_at)
+    assert lab.job(result.id).started_at <= claimed[0].claimed_at
+    assert [record.output for record in claimed] == ['"second"', '"first"']
+
+
 @pytest.mark.parametrize("value", [0, "", [], {}, False, None, 0.0], ids=repr)
 def test_a_falsy_output_is_replayed_as_it_was(lab, value):
     @step(side_effect=True)
