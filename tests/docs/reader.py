@@ -132,8 +132,9 @@ class Reader:
                 return
         deadline = time.monotonic() + (PATIENCE_S if _LOOKS.match(command) and expected else 0)
         while True:
+            begun = time.monotonic()
             done = self._run(["bash", "-c", command])
-            logger.info("$ %s\n%s", command, done.stdout)
+            logger.info("$ %s (%.1f s)\n%s", command, time.monotonic() - begun, done.stdout)
             try:
                 self._compare(done, expected)
             except Mismatch:
