@@ -119,9 +119,11 @@ def reset(app: Any) -> None:
         runtime.heartbeat.drain()
 
 
-def use_store(app: Any, store: Store) -> None:
-    """Make an app use this very store; for tests and embedding."""
-    runtime_of(app)._store = store
+def use_store(app: Any, store: Store | None) -> Store | None:
+    """Make an app use this very store, or with None the one that its settings name; return what it had."""
+    runtime = runtime_of(app)
+    before, runtime._store = runtime._store, store
+    return before
 
 
 def drain_all() -> None:

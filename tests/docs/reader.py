@@ -131,10 +131,12 @@ class Reader:
                 self._keep(command, ready, expected)
                 return
         deadline = time.monotonic() + (PATIENCE_S if _LOOKS.match(command) and expected else 0)
+        printed = None
         while True:
-            begun = time.monotonic()
             done = self._run(["bash", "-c", command])
-            logger.info("$ %s (%.1f s)\n%s", command, time.monotonic() - begun, done.stdout)
+            if done.stdout != printed:
+                logger.info("$ %s\n%s", command, done.stdout)
+            printed = done.stdout
             try:
                 self._compare(done, expected)
             except Mismatch:
