@@ -48,9 +48,10 @@ class Selection:
             letters = list(islice(store.every_letter(**self._wanted(store)), self.limit + 1))
             if len(letters) > self.limit:
                 click.echo(f"more than {self.limit:,} match: these are the newest; raise --limit", err=True)
+                letters = letters[: self.limit]
         if not letters:
             nothing_found("nothing found")
-        return sorted(letters[: self.limit], key=lambda letter: (letter.first_seen, letter.submission))
+        return sorted(letters, key=lambda letter: (letter.first_seen, letter.submission))
 
     def _wanted(self, store: Store) -> dict[str, Any]:
         group = self.filters.get("group")

@@ -77,6 +77,14 @@ def test_letters_under_investigation_are_left_alone_by_filters(two):
     assert states(two, "a") == [LetterState.DISCARDED]
 
 
+def test_of_many_the_newest_are_taken_and_that_there_are_more_is_told(two):
+    two.clock.now += 1
+    two.fails("c")
+    result = two.types("dlq investigate --task shop.ship --limit 1")
+    assert "more than 1 match" in result.stderr
+    assert states(two, "a", "b", "c") == [LetterState.OPEN, LetterState.OPEN, LetterState.INVESTIGATING]
+
+
 def test_a_letter_is_somebodys_until_it_is_nobodys(two):
     two.types("dlq assign a b ann")
     assert [letter["assignee"] for letter in two.reads("dlq list")] == ["ann", "ann"]
