@@ -1,4 +1,4 @@
-"""Fill the parts of the reference that the code knows best: `python docs/generate.py`.
+"""Fill the parts of the reference that the code knows best; `make docs` does that first.
 
 A part stands between `<!-- generated: name -->` and `<!-- end -->`. A test compares the pages with the code.
 """

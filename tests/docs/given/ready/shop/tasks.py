@@ -1,9 +1,9 @@
 from celery import shared_task
 from django.db.models import F
-
-from celery_replay import record, step
 from shop.models import Customer, Order
 from shop.partners import carrier, mailer
+
+from celery_replay import record, step
 
 
 def find_label(order_id):
