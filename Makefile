@@ -78,7 +78,8 @@ $(DEMO_VENV)/.stamp: pyproject.toml
 	$(DEMO_VENV)/bin/python $(PIP) install --editable '.[demo]'
 	@touch $@
 
-docs: venv  ## Build the documentation
+docs: venv  ## Build the documentation, its reference from the code
+	$(BIN)/python docs/generate.py
 	$(BIN)/sphinx-build --quiet --fail-on-warning --nitpicky docs build/docs
 	@echo "build/docs/index.html"
 

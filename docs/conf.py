@@ -11,7 +11,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 # The types of others, our type variables, and what the page of errors tells of.
-nitpick_ignore_regex = [("py:class", r"(collections|contextlib)\..*|.*\b[PR]|Runtime"), ("py:exc", ".*")]
+nitpick_ignore_regex = [("py:class", r"(collections|contextlib|celery_replay)\..*|.*\b[PR]|Runtime"), ("py:exc", ".*")]
 
 html_theme = "furo"
 html_title = "celery-replay"

@@ -1,4 +1,4 @@
-"""Fill the parts of the reference that the code knows best: `python docs/generate.py`.
+"""Fill the parts of the reference that the code knows best; `make docs` does that first.
 
 A part stands between `<!-- generated: name -->` and `<!-- end -->`. A test compares the pages with the code.
 """
@@ -87,8 +87,22 @@ def _header() -> str:
     return (headers.__doc__ or "").partition("\n\n")[2].partition("\n\n")[2].partition("\n\n")[0]
 
 
+def _overview() -> str:
+    rows = ((f"`{_call(path, command)}`", _first(command)) for path, command in _leaves(cli.replay, ()))
+    return _table(("command", "does"), rows)
+
+
 def _commands() -> str:
     return "\n\n".join(_command(path, command) for path, command in _leaves(cli.replay, ()))
+
+
+def _call(path: tuple[str, ...], command: click.Command) -> str:
+    arguments = (a.metavar or f"{a.human_readable_name}" for a in command.params if isinstance(a, click.Argument))
+    return " ".join([*path, *arguments])
+
+
+def _first(command: click.Command) -> str:
+    return inspect.cleandoc(command.help or "").partition("\n\n")[0]
 
 
 def _leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -100,17 +114,16 @@ def _leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tup
 
 
 def _command(path: tuple[str, ...], command: click.Command) -> str:
-    name, told = " ".join(path), inspect.cleandoc(command.help or "").replace("\b\n", "")
+    told = inspect.cleandoc(command.help or "").replace("\b\n", "")
     rows = [(_option(option), _help(option)) for option in command.params if isinstance(option, click.Option)]
-    arguments = "".join(f" {a.human_readable_name}" for a in command.params if isinstance(a, click.Argument))
     example = (command.epilog or "").rpartition("\n")[2].strip()
     table = _table(("option", ""), rows) if rows else ""
-    parts = (f"### {name}", f"`replay {name}{arguments}`" if arguments else "", told, table, f"Example: `{example}`")
+    parts = (f"### {' '.join(path)}", f"`replay {_call(path, command)}`", told, table, f"Example: `{example}`")
     return "\n\n".join(part for part in parts if part)
 
 
 def _option(option: click.Option) -> str:
-    value = "" if option.is_flag else f" {(option.metavar or option.name or '').upper()}"
+    value = "" if option.is_flag else f" {option.metavar or option.opts[0].strip('-').upper()}"
     return f"`{', '.join([*option.opts, *option.secondary_opts])}{value}`"
 
 
@@ -141,6 +154,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "words": _words,
     "errors": _errors,
     "header": _header,
+    "overview": _overview,
     "commands": _commands,
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _HEX = "[0-9a-f]"
-_ID = rf"\b(?:{_HEX}{{32}}|{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}})\b"
+_ID = rf"\b(?:{_HEX}{{32}}|{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{8}})\b"
 _VARIES = {
     "id": _ID,
     "time": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
@@ -70,4 +70,4 @@ class Expectations:
         if shown in names:
             return f"(?P={names[shown]})"
         names[shown] = f"id{len(names)}"
-        return f"(?P<{names[shown]}>{_ID})"
+        return f"(?P<{names[shown]}>{re.sub(_HEX, _HEX, shown)})"

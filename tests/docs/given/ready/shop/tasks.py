@@ -31,3 +31,8 @@ def send_mail(order_id):
 def confirm(order_id):
     send_mail(order_id)
     return carrier.book_pickup(order_id)
+
+
+@shared_task
+def print_invoice(order_id):
+    return carrier.book_pickup(order_id)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 LOG = Path(__file__).parent.parent / "outside.log"
+DOWN = Path(__file__).parent.parent / "carrier-is-down"
 BUSY = Path(__file__).parent.parent / "carrier-is-busy"
 
 
@@ -22,9 +23,11 @@ class Carrier:
         return label if LOG.exists() and label in LOG.read_text().split() else None
 
     def book_pickup(self, order_id):
+        if DOWN.exists():
+            raise ConnectionRefusedError("the carrier does not answer")
         if BUSY.exists():
             BUSY.unlink()
-            raise ConnectionRefusedError("the carrier does not answer")
+            raise ConnectionRefusedError("the carrier refused this call")
         return did(f"pickup-{order_id}")
 
 
