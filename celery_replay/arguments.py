@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from .redaction import REDACTED, is_secret
-from .serialization import safe_text
+from .redaction import REDACTED, is_secret, secrets_in
 
 Parameters = Sequence[Sequence[Any]]
 """Name, kind, and whether there is a default, of each: what `policy.parameters_of` tells."""
 
 _BY_POSITION = ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")
-_SIZED = (str, bytes, list, tuple, dict, set, frozenset)
+_SIZED = frozenset({str, bytes, list, tuple, dict, set, frozenset})
 """Types whose length is at hand; that of a query may ask a database."""
 _MOST = 50
 
@@ -38,12 +38,34 @@ def named(parameters: Parameters | None, args: Sequence[Any], kwargs: Mapping[st
 
 def types(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Tell the types of arguments, and how long they are; nothing of what they are."""
-    return {safe_text(name, 100): _type(name, value) for name, value in [*arguments.items()][:_MOST]}
+    # How long a secret is would tell something of it.
+    return {
+        name[:100]: REDACTED if is_secret(name) else _type(value) for name, value in islice(arguments.items(), _MOST)
+    }
 
 
-def _type(name: str, value: Any) -> str:
-    if is_secret(name):
-        # How long it is would tell something.
-        return REDACTED
+def _type(value: Any) -> str:
     kind = type(value)
     return f"{kind.__name__}[{len(value)}]" if kind in _SIZED else kind.__name__[:100]
+
+
+class Secrets:
+    """The secret values of one call; looked for once, and only if somebody asks.
+
+    Args:
+        name: names arguments.
+        more: other data, such as headers.
+    """
+
+    __slots__ = ("_found", "_given")
+
+    def __init__(self, name: Callable[[Any, Any], Mapping[str, Any]], args: Any, kwargs: Any, more: Any) -> None:
+        self._given = (name, args, kwargs, more)
+        self._found: tuple[str, ...] | None = None
+
+    def __call__(self) -> tuple[str, ...]:
+        """Return them, as messages may write them."""
+        if self._found is None:
+            name, args, kwargs, more = self._given
+            self._found = secrets_in(name(args, kwargs), more)
+        return self._found

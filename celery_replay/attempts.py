@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timezone
 from typing import Any
 
 from celery._state import _task_stack
 from celery.backends.base import DisabledBackend
 from celery.exceptions import Reject, WorkerShutdown, WorkerTerminate
 
-from . import headers, parking, signals
+from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
-from .clock import SECOND, Micros, micros, new_id
+from .clock import SECOND, Micros, moment, new_id
 from .exceptions import OwnershipLost, StoreUnavailable
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
+from .logs import logger_of
 from .older_celery import ignores_result
 from .policy import TaskPolicy
 from .records import Chunk, Failure, Job, Row, StepRecord
+from .redaction import redact_text
 from .runtime import Runtime
 from .serialization import digest, result_json, safe_text
-from .states import Outcome, Reason
+from .states import Capture, Outcome, Reason
 from .stores.base import Pulse
 from .targets import target_of
-from .trace import Recorder
+from .trace import MESSAGE_LIMIT, Recorder
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _TRIES = (0.1, 0.5, 1.0)
 """Seconds between them, where the store is away in the middle of an attempt."""
@@ -54,6 +54,9 @@ class Attempt:
         self.nonce = new_id()
         self.worker = request.hostname or runtime.hostname
         self.stamp = runtime.stamp(task.name, vars(request), self.worker)
+        # Not a method: the recorder would refer to its attempt, and both stay until the garbage collector comes.
+        self.secrets = arguments.Secrets(self.policy.named, args, kwargs, request.get("headers"))
+        """What stands under secret names in the arguments and headers, wherever else it may be written."""
         self.key_error: Exception | None = None
         """Why the declared key can't be computed; the attempt then fails without running the body."""
         self.key, self.fingerprint = self._identity()
@@ -86,7 +89,14 @@ class Attempt:
         self.recorder = Recorder(
             self.stamp.trace_id,
             self.nonce,
-            {"job": request.id, "n": self.generation, "worker": f"{self.worker}/{runtime.pid}", "key": self.key},
+            {
+                "job": request.id,
+                "n": self.generation,
+                "worker": f"{self.worker}/{runtime.pid}",
+                "key": safe_text(self.key, 500),
+            },
+            capture=self.policy.capture,
+            secrets=self.secrets,
         )
         self.delivery = Delivery(
             submission=self.stamp.submission,
@@ -218,8 +228,8 @@ class Attempt:
     def _end(self, outcome: Outcome, result: Any, error: BaseException | None, reserve_us: Micros) -> Ending:
         """Write down how the attempt ended."""
         encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
-        failure = failure_of(error, self._reason(outcome, error)) if error is not None and outcome.failing else None
-        self._record_end(outcome, failure, error)
+        failure = self.failure(error, self._reason(outcome, error)) if error is not None and outcome.failing else None
+        self._record_end(outcome, failure, error, result)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
         return Ending(
@@ -245,6 +255,10 @@ class Attempt:
             fence=self.fence,
             started_at=self.job.started_at if self.job else 0,
         )
+
+    def failure(self, error: BaseException, reason: Reason) -> Failure:
+        """Describe an exception, as far as the task's policy lets it be told."""
+        return failure_of(error, reason, known=self.secrets(), says=self.policy.capture is not Capture.NONE)
 
     def claim_step(self, record: StepRecord) -> tuple[bool, StepRecord | None]:
         """Write a step ahead; a store that is away for a moment is waited for, since the body can't be undone."""
@@ -390,9 +404,9 @@ class Attempt:
         if not carried or self.policy.key is None or (self.stamp.operation and computed != carried):
             return computed, fingerprint
         if computed and computed != carried:
-            logger.warning(
-                "replay.unstable_key", extra={"task": self.task.name, "published": carried, "computed": computed}
-            )
+            keys = {"published": carried, "computed": computed}
+            shown = {name: redact_text(key, self.secrets()) for name, key in keys.items()}
+            logger.warning("replay.unstable_key", extra={"task": self.task.name, **shown})
             signals.send(signals.unstable_key, sender=self.task, published=carried, computed=computed)
         return carried, self.stamp.fingerprint or fingerprint
 
@@ -421,15 +435,23 @@ class Attempt:
 
     def started(self) -> None:
         """Record that the body begins, by which code and under which options."""
-        self.recorder.record("started", plain={**self.runtime.code, **self.policy.about})
+        plain = {**self.runtime.code, **self.policy.about}
+        if self.policy.capture is Capture.FULL:
+            given = self.recorder.given(lambda: self.policy.named(self.args, self.kwargs))
+            self.recorder.record("started", attributes={**plain, **given})
+            return
+        if self.policy.capture is Capture.KEYS and (self.args or self.kwargs):
+            plain["argument_types"] = arguments.types(self.policy.named(self.args, self.kwargs))
+        self.recorder.record("started", plain=plain)
 
-    def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None) -> None:
-        attributes: Mapping[str, Any] | None = None
-        if failure is not None:
-            attributes = {"error": failure.type, "message": failure.message[:500], "category": str(failure.category)}
-        elif error is not None:
-            attributes = {"error": type(error).__name__, "message": safe_text(error, 500)}
+    def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None, result: Any) -> None:
         good = outcome in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED)
+        attributes: Mapping[str, Any] = self.recorder.returned(result) if good else {}
+        if failure is not None:
+            said = {"message": failure.message[:MESSAGE_LIMIT]} if failure.message else {}
+            attributes = {"error": failure.type, **said, "category": str(failure.category)}
+        elif error is not None:
+            attributes = self.recorder.said(error)
         self.recorder.record(str(outcome), status="success" if good else "fail", attributes=attributes)
         if outcome.failing:
             self.recorder.record("dead_lettered")
@@ -456,23 +478,8 @@ def record(name: str, /, **attributes: Any) -> None:
 
     Args:
         name: what happened, in the words of your domain, such as "payment_checked".
-        attributes: a few small values; those with secret-looking names are redacted.
+        attributes: a few small values; secrets are redacted. A task with `capture="none"` keeps the name alone.
     """
     attempt = current_attempt()
     if attempt is not None:
         attempt.record(name, **attributes)
-
-
-def moment(value: Any) -> Micros | None:
-    """Read a time as Celery has it in messages; None where it is none."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        except ValueError:
-            return None
-    if not isinstance(value, datetime):
-        return None
-    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-    return micros(aware.timestamp())

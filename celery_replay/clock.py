@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import Any
 
 Micros = int
 """Microseconds since the Unix epoch, UTC. Integers, so that every store keeps them exactly."""
@@ -26,6 +27,21 @@ def micros(seconds: float) -> Micros:
 def as_datetime(value: Micros) -> datetime:
     """Show a stored time as an aware datetime."""
     return datetime.fromtimestamp(value / SECOND, tz=timezone.utc)
+
+
+def moment(value: Any) -> Micros | None:
+    """Read a time as Celery has it in messages; None where it is none."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    return micros(aware.timestamp())
 
 
 def new_id(now: Callable[[], Micros] = wall) -> str:

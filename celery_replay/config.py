@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import math
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -58,7 +59,9 @@ class Settings:
     spool_dir: str = ""
     """Where a CLOSE waits on disk while the store is down; by default the user's and app's own temporary folder."""
     capture: str = "keys"
-    """`none`, `keys` or `full`: how much of arguments and results goes into traces."""
+    """`none`, `keys` or `full`: how much of a job's data goes into its trace, for tasks that don't say."""
+    redact: tuple[str, ...] = ()
+    """More names of secret fields; `*` at the beginning or the end matches any text."""
     app: str = ""
     """`package.module:app`: where `manage.py celery_replay` finds the app; by default the one the project loads."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -126,7 +129,7 @@ def _default_spool(conf: Any) -> str:
 
 
 def _converted(name: str, value: Any) -> Any:
-    if name == "exclude" and isinstance(value, (str, list, set, frozenset)):
+    if name in ("exclude", "redact") and isinstance(value, (str, list, set, frozenset)):
         return (value,) if isinstance(value, str) else tuple(value)
     if isinstance(value, timedelta) and name != "poison_cap":
         return value.total_seconds()
@@ -147,6 +150,10 @@ def _names(value: Any) -> bool:
     return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
 
 
+def _patterns(value: Any) -> bool:
+    return _names(value) and len(value) <= _MOST_PATTERNS and all(_PATTERN.fullmatch(pattern) for pattern in value)
+
+
 def _text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
@@ -154,6 +161,10 @@ def _text_or_none(value: Any) -> bool:
 def _one_of(*words: str | None) -> tuple[Callable[[Any], bool], str]:
     return (lambda value: value in words), " or ".join(str(word) for word in words if word)
 
+
+_PATTERN = re.compile(r"\*?(?=[\w.-]*[^\W_])[\w.-]{2,100}\*?")
+"""At least two characters: one would hide nearly everything."""
+_MOST_PATTERNS = 200
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lease_ttl": (_number(1), "a number of seconds, 1 or more"),
@@ -168,6 +179,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "steward": _one_of("embedded", "external", "off"),
     "eager": _one_of("bypass", "record"),
     "capture": _one_of("none", "keys", "full"),
+    "redact": (_patterns, "a name such as iban or *_number, or a list of them; * only at the beginning or the end"),
     "store": (_text_or_none, "django, django://alias, memory:// or package.module:Class"),
     "exclude": (_names, "a name, or a list of names; * at the end matches any ending"),
     "message_lease": (lambda value: isinstance(value, bool), "True or False"),

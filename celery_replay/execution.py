@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +19,13 @@ from .exceptions import (
     RolledBack,
     UnknownOutcome,
 )
+from .logs import logger_of
 from .records import Job
 from .serialization import result_json, result_value
 from .states import OnIncomplete, Outcome, Reason, Verdict
 from .targets import target_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _ELSEWHERE = "ownership lost: the job goes on elsewhere"
 
@@ -83,7 +83,8 @@ def first_result(job: Job) -> Any:
 
 def _recorded(job: Job) -> RecordedFailure:
     failure = json.loads(job.failure or "{}")
-    return RecordedFailure(f"{failure.get('type', 'error')}: {failure.get('message', '')}")
+    # Of a task that lets nothing be told there is no message.
+    return RecordedFailure(": ".join(filter(None, (failure.get("type", "error"), failure.get("message")))))
 
 
 def _without_store(attempt: Attempt) -> Any:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, TracebackType
 
 from .exceptions import KeyConflict, RolledBack, UnknownOutcome
 from .records import Failure
-from .redaction import redact_text
+from .redaction import kept_text, redact_text
 from .serialization import TEXT_LIMIT, safe_text
 from .states import Category, Reason
+from .tracebacks import name_of, raised_at
 
 _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
     (UnknownOutcome, Category.UNKNOWN_OUTCOME),
@@ -32,6 +33,8 @@ _BROKEN = frozenset(
 """Names in HTTP libraries, and in the standard one, for what broke off after the request had been sent."""
 
 
+MESSAGE_LIMIT = 4_000
+_CUT = "\n…[cut]…\n"
 _FRAMES = 8
 """How many of the innermost ones count: a recursion must not make a group of every depth."""
 _FOREIGN = (
@@ -42,13 +45,23 @@ _FOREIGN = (
 """Where code lies that is nobody's fault: the standard library, installed packages, ours."""
 
 
-def failure_of(error: BaseException, reason: Reason = Reason.EXCEPTION) -> Failure:
-    """Describe an exception as text; its own methods may do anything and are not trusted."""
-    kind = type(error)
+def failure_of(
+    error: BaseException,
+    reason: Reason = Reason.EXCEPTION,
+    *,
+    known: Collection[str] = (),
+    says: bool = True,
+) -> Failure:
+    """Describe an exception as text; its own methods may do anything and are not trusted.
+
+    Args:
+        known: texts that are known to be secret.
+        says: whether what it says is kept, and not only what it is and where it was raised.
+    """
     return Failure(
-        type=safe_text(f"{kind.__module__}.{kind.__qualname__}", 500),
-        message=redact_text(safe_text(error, 4000)),
-        traceback=_traceback(error),
+        type=safe_text(name_of(error), 500),
+        message=kept_text(error, MESSAGE_LIMIT, known) if says else "",
+        traceback=_bounded(_traceback(error) if says else raised_at(error), known),
         category=next((word for cls, word in _CATEGORIES if isinstance(error, cls)), Category.UNCLASSIFIED),
         reason=Reason.ROLLED_BACK if isinstance(error, RolledBack) else reason,
         frames=_frames(error.__traceback__),
@@ -73,13 +86,17 @@ def _function(code: CodeType) -> str:
 
 def _traceback(error: BaseException) -> str:
     try:
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception:  # a user's __str__ or __repr__
-        text = "".join(traceback.format_tb(error.__traceback__))
-    if len(text) > TEXT_LIMIT:
-        # Where it began, and what it came to in the end.
-        text = f"{text[: TEXT_LIMIT // 4]}\n…[cut]…\n{text[-TEXT_LIMIT // 2 :]}"
-    return redact_text(safe_text(text))
+        return raised_at(error)
+
+
+def _bounded(text: str, known: Collection[str]) -> str:
+    """Redact and then cut a text: where it began, and what it came to in the end."""
+    # Of a monstrous text so much that what is secret is seen as a whole in what is kept of it.
+    parts = (text[: TEXT_LIMIT * 4], text[-TEXT_LIMIT * 4 :]) if len(text) > TEXT_LIMIT * 8 else (text,)
+    text = _CUT.join(redact_text(safe_text(part, len(part)), known) for part in parts)
+    return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT // 4]}{_CUT}{text[-TEXT_LIMIT // 2 :]}"
 
 
 def failure_json(failure: Failure) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from .clock import SECOND
+from .logs import logger_of
 from .records import Chunk, Job, StepRecord
 from .stores.base import Pulse, Store
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Beating(Protocol):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import select
 from collections.abc import Iterator
 from dataclasses import asdict
 
 from .lifecycle import News
+from .logs import logger_of
 from .states import Reason
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Pipe:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import marshal
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,11 +13,12 @@ from typing import Any
 from kombu import serialization as codecs
 
 from .clock import Micros
+from .logs import logger_of
 from .records import Row
 from .serialization import pack, unpack
 from .stores.base import Store
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _NOT_HEADERS = frozenset(
     {

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import hooks
+from .arguments import named
 from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
 from .older_celery import retries_when_lost
 from .serialization import canonical_json, digest, fingerprint, has_address
-from .states import AckMode, OnIncomplete, Replays
+from .states import AckMode, Capture, OnIncomplete, Replays
 
 OPTIONS: dict[str, str] = {
     "idempotency_key": "a template over the task's parameters, or a callable that takes them and returns text or None",
@@ -32,6 +33,7 @@ OPTIONS: dict[str, str] = {
     "allow_rollback": "True or False",
     "stepwise": "True or False",
     "replay": "safe, confirm or never",
+    "capture": "none, keys or full",
 }
 """Our task options, and what each may be."""
 
@@ -74,6 +76,8 @@ class TaskPolicy:
     """Celery's own options that say how the task is run, for its trace."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """What a kept message says of its task, for whoever looks at it when the code is another one."""
+    capture: Capture = Capture.KEYS
+    """How much of the job's data goes into its trace."""
     excluded: bool = False
 
     def bind(self, args: Any, kwargs: Any) -> Mapping[str, Any] | None:
@@ -88,6 +92,12 @@ class TaskPolicy:
             return None
         bound.apply_defaults()
         return bound.arguments
+
+    def named(self, args: Any, kwargs: Any) -> Mapping[str, Any]:
+        """Name arguments as far as they have names, also where they don't fit the parameters."""
+        if self.plain_names is not None and not kwargs and len(args) == len(self.plain_names):
+            return dict(zip(self.plain_names, args, strict=True))
+        return named(self.told.get("parameters"), args, kwargs)
 
     def identify(self, args: Any, kwargs: Any, known: str | None = None) -> tuple[str, str | None]:
         """Compute a call's idempotency key ("" where none is declared) and the fingerprint of its payload.
@@ -184,6 +194,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
             "time_limit": task.time_limit,
             "soft_time_limit": task.soft_time_limit,
         },
+        capture=Capture(options["capture"] or settings.capture),
         excluded=_excluded(task.name, settings.exclude),
     )
 
@@ -280,6 +291,7 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "allow_rollback": lambda value: isinstance(value, bool),
     "stepwise": lambda value: isinstance(value, bool),
     "replay": _one_of(*(str(word) for word in Replays)),
+    "capture": _one_of(*(str(word) for word in Capture)),
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import celery
 import kombu
 
-from . import config, headers
+from . import config, headers, redaction
 from .clock import micros
 from .exceptions import ConfigurationError
 from .headers import Stamp
@@ -36,6 +36,7 @@ class Runtime:
     def __init__(self, app: Any) -> None:
         self.app = weakref.proxy(app)
         self.settings = config.load(app.conf)
+        redaction.learn(self.settings.redact)
         self.canvas_us = config.canvas_us(app.conf, self.settings)
         self.redelivery_us = config.redelivery_us(app.conf, self.settings)
         self.resend_us = micros(self.settings.resend_deadline)

@@ -12,9 +12,9 @@ from celery import current_app
 from celery import signals as celery_signals
 
 from . import headers, runtime
-from .attempts import Attempt, current_attempt, moment
-from .clock import new_id, wall
-from .failures import failure_json, failure_of
+from .attempts import Attempt, current_attempt
+from .clock import moment, new_id, wall
+from .failures import failure_json
 from .headers import Stamp
 from .serialization import digest
 from .signals import observe_failure
@@ -152,7 +152,7 @@ def failure_announced(sender: Any = None, exception: BaseException | None = None
     if attempt is None:
         return
     if attempt.closed in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED) and exception is not None:
-        failure = failure_of(exception, Reason.RESULT_LOST)
+        failure = attempt.failure(exception, Reason.RESULT_LOST)
         attempt.recorder.record("result_lost", status="fail", attributes={"error": failure.type})
         attempt.runtime.store.amend(attempt.submission, failure, failure_json(failure))
     attempt.canvas_advanced()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery.utils.dispatch import Signal
 
-logger = logging.getLogger(__name__)
+from .logs import logger_of
+
+logger = logger_of(__name__)
 
 attempt_closed = Signal(name="attempt_closed", providing_args={"outcome", "attempt"})
 """Sent in the worker's process after an attempt was closed or refused. The sender is the task."""

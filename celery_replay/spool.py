@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,10 +14,11 @@ from typing import Any
 from .clock import new_id
 from .facts import Delivery
 from .lifecycle import Ending
+from .logs import logger_of
 from .records import Chunk, Failure, StepRecord
 from .states import Category, Outcome, Reason, StepState
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Spool:

@@ -144,6 +144,17 @@ class Replays(Word):
         return max((cls(word) if word in rules else cls.CONFIRM for word in said), key=rules.index)
 
 
+class Capture(Word):
+    """How much of a job's data goes into its trace."""
+
+    NONE = "none"
+    """Names, types and times; nothing that the job, or an exception, says."""
+    KEYS = "keys"
+    """Attributes as they were recorded; of arguments their names and types."""
+    FULL = "full"
+    """Arguments and return values, too."""
+
+
 class StepState(Word):
     """The state of a side-effect step's record."""
 

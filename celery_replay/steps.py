@@ -7,13 +7,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
+from .arguments import named
 from .attempts import Attempt, current_attempt
 from .clock import wall
 from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
 from .failures import leaves_outcome_unknown
-from .policy import KEY_FORMATTER
+from .policy import KEY_FORMATTER, parameters_of
 from .records import ERASED, StepRecord, evolve
-from .serialization import canonical_json, digest, has_address, result_json, result_value, safe_text
+from .serialization import canonical_json, digest, has_address, result_json, result_value
 from .states import OnIncomplete, StepState
 
 P = ParamSpec("P")
@@ -89,6 +90,7 @@ class _Step:
         self.key = key
         self.verify = verify
         self.signature = inspect.signature(function)
+        self.parameters = parameters_of(self.signature)
 
     def run(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> Any:
         attempt.check()
@@ -169,18 +171,21 @@ class _Step:
         attempt.settled(evolve(record, state=StepState.SETTLED, output=result_json(output)))
 
     def _observed(self, attempt: Attempt, args: Any, kwargs: Any) -> Any:
+        recorder = attempt.recorder
+        given = recorder.given(lambda: named(self.parameters, args, kwargs))
         try:
             output = self.function(*args, **kwargs)
         except BaseException as error:
-            attempt.recorder.record(
+            recorder.record(
                 "step_failed",
                 step=self.name,
                 status="fail",
                 side_effect=self.side_effect,
-                attributes={"error": type(error).__name__, "message": safe_text(error, 500)},
+                attributes={**given, **recorder.said(error)},
             )
             raise
-        attempt.recorder.record("step_done", step=self.name, side_effect=self.side_effect)
+        found = {**given, **recorder.returned(output)}
+        recorder.record("step_done", step=self.name, side_effect=self.side_effect, attributes=found)
         return output
 
     def _key(self, attempt: Attempt, args: Any, kwargs: Any) -> str:

@@ -28,12 +28,13 @@ from . import parking
 from .clock import micros, new_id
 from .exceptions import StoreUnavailable
 from .lifecycle import Ending, News
+from .logs import logger_of
 from .records import Chunk
 from .runtime import Runtime, runtime_of, store_url
 from .stores.base import Store
 from .trace import Recorder
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 COMMAND = "from celery_replay.steward import main; main()"
 """What a worker's Python child runs."""

@@ -5,17 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+from celery.exceptions import SoftTimeLimitExceeded
 
 from .clock import Micros, wall
 from .records import AttemptRecord, Chunk, Event, Job, evolve
-from .redaction import redact
+from .redaction import REDACTED, is_secret, kept_text, redact
 from .serialization import pack, safe_text, unpack
-from .states import Outcome
+from .states import Capture, Outcome
 
 INLINE_LIMIT = 1024
 """Bytes of JSON that an event attribute may have; larger values go to a blob."""
+VALUE_LIMIT = 1_000_000
+"""Characters of JSON that a value may have; of a larger one the beginning is kept, as text."""
+ATTRIBUTES_LIMIT = 100
+"""Attributes that an event may have; the others are left out."""
+MESSAGE_LIMIT = 500
 BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
@@ -26,6 +33,9 @@ _WELL = (Outcome.OPEN, Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.STALE_IG
 _LARGE = 1 << 63
 _FORMAT = 1
 _OPTIONAL = ("step", "resource_version", "input_ref", "output_ref")
+_REFERENCES = {"arguments": "input_ref", "result": "output_ref"}
+PAYLOADS = frozenset(_REFERENCES)
+"""Attributes of the life cycle's own events in which there is what the job was given, and what it gave."""
 
 
 class Recorder:
@@ -33,12 +43,24 @@ class Recorder:
 
     Args:
         about: what is the same for all of the attempt's events; said once per chunk.
+        capture: how much of the job's data is written down.
+        secrets: returns texts that are known to be secret.
     """
 
-    def __init__(self, trace_id: str, nonce: str, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        trace_id: str,
+        nonce: str,
+        about: Mapping[str, Any],
+        *,
+        capture: Capture = Capture.KEYS,
+        secrets: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         self.trace_id = trace_id
         self.nonce = nonce
         self.about = dict(about)
+        self.capture = capture
+        self._secrets = secrets
         self._lock = threading.Lock()
         self._events: list[list[Any]] = []
         self._blobs: list[tuple[str, bytes]] = []
@@ -61,14 +83,20 @@ class Recorder:
         """Add an event.
 
         Args:
-            attributes: anything; what is secret is redacted, what is large is put aside.
+            attributes: anything; what is secret is redacted, what is large is put aside. Those of a domain event are
+                the job's data, so they depend on the capture level.
             plain: attributes of our own instead, short JSON data without secrets.
             fields: step, resource_version, input_ref, output_ref.
         """
         flags = domain | side_effect << 1
         if domain:
             name = safe_text(name, 200)
-        shown = self._inline(attributes) if attributes else plain
+            attributes = attributes if self.capture is not Capture.NONE else None
+        shown = plain
+        if attributes:
+            shown, apart = self._inline(attributes)
+            if not domain:
+                fields |= {_REFERENCES[key]: apart[key] for key in PAYLOADS & apart.keys()}
         extra = {key: fields[key] for key in _OPTIONAL if fields.get(key) is not None} if fields else None
         with self._lock:
             if len(self._events) >= BUFFER_LIMIT:
@@ -77,23 +105,49 @@ class Recorder:
             self._sequence += 1
             self._events.append([self._sequence, name, at or wall(), flags, status, shown, extra])
 
-    def _inline(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def given(self, arguments: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return arguments as an attribute, as they are now, where they are to be kept."""
+        if self.capture is not Capture.FULL:
+            return {}
+        return {"arguments": _plain(arguments(), "", self._secrets())[0]}
+
+    def returned(self, value: Any) -> dict[str, Any]:
+        """Return what was returned as an attribute, where it is to be kept."""
+        return {"result": value} if self.capture is Capture.FULL else {}
+
+    def said(self, error: BaseException) -> dict[str, Any]:
+        """Return an exception as attributes."""
+        kind = {"error": type(error).__name__}
+        if self.capture is Capture.NONE:
+            return kind
+        return {**kind, "message": kept_text(error, MESSAGE_LIMIT, self._secrets())}
+
+    def _inline(self, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return attributes as they are written down, and the references of those that were put aside."""
         shown: dict[str, Any] = {}
+        apart: dict[str, str] = {}
         for key, value in attributes.items():
+            if len(shown) >= ATTRIBUTES_LIMIT:
+                shown["…"] = f"[cut] {len(attributes) - len(shown)} more"
+                break
             name = safe_text(key, 100)
             if value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGE):
-                shown[name] = value
+                shown[name] = REDACTED if is_secret(name) else value
                 continue
-            plain, size = _plain(value, name)
-            shown[name] = self._offload(plain) if size > INLINE_LIMIT else plain
-        return shown
+            plain, size = _plain(value, name, self._secrets())
+            if size > INLINE_LIMIT:
+                plain = self._offload(plain, cut=size > VALUE_LIMIT)
+                apart[name] = plain["blob"]
+            shown[name] = plain
+        return shown, apart
 
-    def _offload(self, value: Any) -> dict[str, Any]:
+    def _offload(self, value: Any, *, cut: bool) -> dict[str, Any]:
         body = pack(value)
         reference = hashlib.blake2b(body, digest_size=16).hexdigest()
         with self._lock:
             self._blobs.append((reference, body))
-        return {"blob": reference, "bytes": len(body)}
+        kept = {"blob": reference, "bytes": len(body)}
+        return {**kept, "cut": True} if cut else kept
 
     def take(self) -> list[Chunk]:
         """Hand over what was recorded since the last call: one chunk, or none."""
@@ -132,17 +186,21 @@ class Recorder:
             self.dropped += data.get("dropped", 0)
 
 
-def _plain(value: Any, name: str) -> tuple[Any, int]:
+def _plain(value: Any, name: str, known: Collection[str]) -> tuple[Any, int]:
     """Reduce a value to redacted JSON data that nobody else holds, and say how long it is as JSON.
 
     It is written later: what the task does to its objects in the meantime must not show.
     """
     try:
-        value = redact(value, name)
+        if isinstance(value, str) and not is_secret(name):
+            return kept_text(value, VALUE_LIMIT, known), len(value)
+        value = redact(value, name, known)
         if isinstance(value, str):
-            return safe_text(value, max(len(value), INLINE_LIMIT)), len(value)
-        text = json.dumps(value, default=safe_text)
-        return json.loads(text), len(text)
+            return value, len(value)
+        text = json.dumps(value, default=lambda item: kept_text(item, VALUE_LIMIT, known))
+        return json.loads(text) if len(text) <= VALUE_LIMIT else safe_text(text, VALUE_LIMIT), len(text)
+    except SoftTimeLimitExceeded:
+        raise  # it is meant for the body
     except Exception as error:  # whatever a user's object does
         text = f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
         return text, len(text)
@@ -183,6 +241,13 @@ def events_of(chunk: Chunk) -> list[Event]:
     return events
 
 
+def put_aside(value: Any) -> bool:
+    """Is it a reference to a value that was too large for its event?"""
+    if not isinstance(value, dict) or not {"blob", "bytes"} <= value.keys() <= {"blob", "bytes", "cut"}:
+        return False
+    return isinstance(value["bytes"], int)
+
+
 def stripped(chunk: Chunk, job: Job) -> tuple[Chunk | None, set[str]]:
     """Take all that is said out of a chunk of a job's events: the events stay, with their names and times.
 
@@ -204,7 +269,7 @@ def stripped(chunk: Chunk, job: Job) -> tuple[Chunk | None, set[str]]:
 
 def _references(attributes: Mapping[str, Any] | None, extra: Mapping[str, Any] | None) -> Iterable[str]:
     for value in (attributes or {}).values():
-        if isinstance(value, dict) and value.keys() == {"blob", "bytes"}:
+        if put_aside(value):
             yield str(value["blob"])
     for name in ("input_ref", "output_ref"):
         if extra and name in extra:

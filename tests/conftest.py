@@ -19,6 +19,7 @@ from pytest_celery import (
     CeleryWorkerCluster,
 )
 
+from celery_replay.redaction import names
 from tests.support import project_database, redis_server, servers
 from tests.support.counting_server import CountingServer
 from tests.support.local_nodes import LocalCeleryWorker, LocalServer, LocalWorker
@@ -59,6 +60,15 @@ def pytest_runtest_makereport(
     if report.failed and workers:
         report.sections.extend(workers.log_tails())
     return report
+
+
+@pytest.fixture
+def unlearned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget afterwards what names of secrets a test has made known."""
+    monkeypatch.setattr(names, "_learned", names._learned)
+    monkeypatch.setattr(names, "_secret", names._secret)
+    yield
+    names._says_secret.cache_clear()
 
 
 @pytest.fixture(scope="session")

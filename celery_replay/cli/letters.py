@@ -84,7 +84,7 @@ def _whole(known: Runtime, letter: Letter) -> fields.Fields:
         "history": [fields.entry(entry) for entry in history],
         "replayed_as": [fields.descendant(one) for one in descendants(store, history)],
         "payload": payload(known, letter.operation, letter.message),
-        "mended_payload": payload(known, letter.operation, letter.edited),
+        "mended_payload": payload(known, letter.operation, letter.edited, mended=True),
     }
 
 

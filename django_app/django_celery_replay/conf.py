@@ -7,6 +7,9 @@ from typing import Any
 from django.conf import settings
 from django.db import router
 
+from celery_replay.redaction import learn
+from celery_replay.runtime import Runtime, runtime_of
+
 
 def store_alias() -> str | None:
     """Return the alias of the store's database, if that is where the store is."""
@@ -24,3 +27,17 @@ def celery_app() -> Any:
 
     # Not `current_app`: that would make an app where the project has none.
     return _state.default_app or getattr(_state._tls, "current_app", None)
+
+
+def runtime() -> Runtime | None:
+    """Return what the project's Celery app shares, if that is loaded. It knows the tasks."""
+    app = celery_app()
+    return None if app is None else runtime_of(app)
+
+
+def know_secrets() -> None:
+    """See to it that names are known here that the project says are secret."""
+    runtime()
+    # Its app need not be loaded in a process that only shows pages.
+    names = getattr(settings, "CELERY_REPLAY_REDACT", None) or ()
+    learn((names,) if isinstance(names, str) else names)

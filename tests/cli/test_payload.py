@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from celery_replay.cli.payload import decoded, payload
+from celery_replay.payloads import NOT_JSON
 from celery_replay.runtime import runtime_of
 from celery_replay.serialization import pack
 from tests.cli.conftest import kept
@@ -30,7 +31,7 @@ def test_a_pickle_is_described_and_not_opened(runtime):
     shown = payload(runtime, "shop.ship", kept(body, "application/x-python-serialize"))
     assert shown is not None
     assert (shown["content_type"], shown["bytes"]) == ("application/x-python-serialize", len(body))
-    assert "never decoded" in shown["unreadable"]
+    assert shown["unreadable"] == NOT_JSON
 
 
 @pytest.mark.parametrize("body", [b"no json", b"{}", b"[]", b"5", b"\xff", DEEP, NESTED, b"[" + b"9" * 5000 + b"]"])

@@ -82,6 +82,7 @@ def message(
     body: bytes | None = None,
     content_type: str = "application/json",
     headers: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> bytes:
     """Build a message as the parking lot keeps it."""
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -100,6 +101,7 @@ def message(
             "routing_key": "celery",
             "priority": 0,
             "properties": {},
+            **more,
         }
     )
 

@@ -71,7 +71,7 @@ def test_positional_secrets_are_known_by_their_parameters(put: Put, page: Page) 
         text = text_of(page("deadletter/s/change/"))
     finally:
         _state.default_app = before
-    assert '"arguments": { "order": 1042, "card_token": "[redacted]", "express": false }' in text
+    assert '{ "order": 1042, "card_token": "[redacted]" }' in text
     assert "4242" not in text
 
 
@@ -94,11 +94,11 @@ def test_a_message_that_is_none_is_told_of(put: Put, page: Page) -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     for kept, said in (
         (b"", "None is kept."),
-        (b"what", "It can't be read: 4 bytes"),
-        (b"z\x00", "It can't be read: 2 bytes"),
-        (message(body=b"{}"), "and not as Celery writes it."),
-        (message(body=deep), "and not as Celery writes it."),
-        (message(["x" * 600_000]), "Too large to be shown."),
+        (b"what", "4 bytes. It is in a format of another version."),
+        (b"z\x00", "2 bytes. It is in a format"),
+        (message(body=b"{}"), "It is not as Celery writes it."),
+        (message(body=deep), "It is not as Celery writes it."),
+        (message(["x" * 600_000]), "It is too large to be shown."),
     ):
         put(letter(f"s{len(kept)}", message=kept))
         assert said in text_of(page(f"deadletter/s{len(kept)}/change/"))

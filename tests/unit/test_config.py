@@ -27,6 +27,7 @@ BAD = {
     "steward": ["none", True, ""],
     "eager": ["yes", True, ""],
     "capture": ["all", True, ""],
+    "redact": [5, [5], "", ["a*b"], ["*"], ["x"], ["__"], ["*_-"], ["two words"], ["x" * 101], ["ab"] * 201],
     "store": [5, ["memory://"]],
     "exclude": [5, [5], {"task": None}.values()],
     "message_lease": ["no", 0, "False"],
@@ -83,6 +84,11 @@ def test_a_django_projects_settings_have_the_prefix_of_their_namespace():
 
 def test_one_excluded_task_need_not_be_in_a_list():
     assert load(conf(exclude="shop.noise")).exclude == ("shop.noise",)
+
+
+@pytest.mark.parametrize("names", ["iban", "*_number", "tax*", "*account*", "X-Internal-Key", "spring.auth", "größe"])
+def test_one_secret_name_need_not_be_in_a_list(names):
+    assert load(conf(redact=names)).redact == (names,)
 
 
 def test_excluded_tasks_may_come_in_any_collection():

@@ -13,6 +13,7 @@ from celery.exceptions import Retry
 
 from celery_replay.exceptions import KeyConflict, RolledBack, UnknownOutcome
 from celery_replay.failures import failure_json, failure_of, leaves_outcome_unknown
+from celery_replay.redaction import REDACTED
 from celery_replay.states import Category, Reason
 
 
@@ -78,13 +79,56 @@ def test_secrets_are_neither_in_the_message_nor_in_the_traceback():
 
 def test_a_traceback_shows_no_local_variables():
     def call():
-        password = "hunter" + "2"
-        raise ValueError(len(password))
+        headers = {"Authorization": "hunter" + "2"}
+        config = {"stripe_secret_key": "hunter" + "2"}
+        raise ValueError(len(headers) + len(config))
 
-    with pytest.raises(ValueError, match="7") as caught:
+    with pytest.raises(ValueError, match="2") as caught:
         call()
 
     assert "hunter2" not in failure_of(caught.value).traceback
+
+
+def test_secrets_of_the_whole_chain_are_redacted():
+    error = raised(ValueError("outer"), cause=raised(KeyError({"api_key": "hunter2"}), cause=OSError("token=hunter3")))
+
+    failure = failure_of(error)
+
+    assert "KeyError" in failure.traceback
+    assert "OSError" in failure.traceback
+    assert "hunter" not in failure.traceback
+
+
+def test_values_that_are_known_to_be_secret_are_neither_in_the_message_nor_in_the_traceback():
+    error = raised(ValueError("hunter2 is wrong"), cause=LookupError("no hunter2"))
+
+    failure = failure_of(error, known=["hunter2"])
+
+    assert failure.message == f"{REDACTED} is wrong"
+    assert "hunter2" not in failure.traceback
+
+
+def test_where_nothing_is_to_be_said_the_type_and_the_place_are_kept():
+    failure = failure_of(raised(ValueError("ann has the flu"), cause=LookupError("ann")), says=False)
+
+    assert (failure.type, failure.message) == ("builtins.ValueError", "")
+    assert "in raised" in failure.traceback
+    assert "builtins.LookupError\n" in failure.traceback
+    assert failure.traceback.endswith("builtins.ValueError\n")
+    assert "ann" not in failure.traceback
+
+
+@pytest.mark.parametrize("where", [0, 3_990, 4_000, 200_000])
+def test_a_secret_is_not_cut_in_two_and_shown_by_half(where):
+    error = raised(ValueError("x" * where + " AKIAIOSFODNN7EXAMPLE " + "y" * 300_000 + " sk_live_4eC39HqLyjWDarjtT1z"))
+
+    failure = failure_of(error)
+
+    for text in (failure.message, failure.traceback):
+        assert "AKIA" not in text
+        assert "sk_live" not in text
+    assert len(failure.message) == 4_000
+    assert len(failure.traceback) <= 20_000
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from celery_replay.clock import SECOND
 from celery_replay.config import load
 from celery_replay.exceptions import ConfigurationError
 from celery_replay.policy import OPTIONS, check_options, compile_policy
-from celery_replay.states import AckMode, OnIncomplete
+from celery_replay.states import AckMode, Capture, OnIncomplete
 from tests.support.versions import needs
 
 BAD_OPTIONS = {
@@ -27,6 +27,7 @@ BAD_OPTIONS = {
     "allow_rollback": ["yes", 1],
     "stepwise": ["yes", 1],
     "replay": ["always", True],
+    "capture": ["all", True, "", 1],
 }
 
 
@@ -58,6 +59,12 @@ def policy_of(task, **settings):
 
 
 # What may be declared
+
+
+def test_a_task_says_how_much_of_its_data_is_traced_and_else_the_setting_does(declare):
+    assert policy_of(declare()).capture is Capture.KEYS
+    assert policy_of(declare(), capture="none").capture is Capture.NONE
+    assert policy_of(declare(name="shop.full", capture="full"), capture="none").capture is Capture.FULL
 
 
 def test_every_option_has_a_bad_value_in_these_tests():

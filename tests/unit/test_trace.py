@@ -3,15 +3,26 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
+from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from celery_replay.records import Chunk
+from celery_replay.records import Chunk, Job
 from celery_replay.redaction import REDACTED
 from celery_replay.serialization import unpack
-from celery_replay.trace import BUFFER_LIMIT, INLINE_LIMIT, Recorder, events_of, timeline
+from celery_replay.states import Capture
+from celery_replay.trace import (
+    ATTRIBUTES_LIMIT,
+    BUFFER_LIMIT,
+    INLINE_LIMIT,
+    VALUE_LIMIT,
+    Recorder,
+    events_of,
+    stripped,
+    timeline,
+)
 
 ABOUT = {"job": "task-1", "n": 0, "worker": "w@host/7", "key": "order:5"}
 NOW = 1_700_000_000_000_000
@@ -203,6 +214,123 @@ def test_what_the_task_changes_afterwards_does_not_change_the_event():
     assert taken(one)[0].attributes == {"listed": {"open": [1, 2]}, "tags": "{1}"}
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        ValueError("password=hunter2"),
+        b"password=hunter2",
+        {"at": ValueError("Bearer hunter2hunter2")},
+        {"hunter2@": {"password": {"hunter2"}}}["hunter2@"],
+        [("Cookie", "hunter2")],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_no_secret_is_in_the_text_of_an_object(value):
+    seen, _ = shown(value)
+
+    assert "hunter2" not in str(seen)
+    assert REDACTED in str(seen)
+
+
+@pytest.mark.parametrize("value", [1234, 1.5, None, True, 10**30])
+def test_a_number_under_a_secret_name_is_not_written_down_either(value):
+    assert shown(value, "card_pin") == (REDACTED, {})
+
+
+def test_values_that_are_known_to_be_secret_are_not_written_down():
+    one = Recorder("t1", "n1", ABOUT, secrets=lambda: ("hunter2",))
+
+    one.record("said", attributes={"note": "it is hunter2", "rows": ["hunter2"], "error": ValueError("hunter2")})
+
+    assert "hunter2" not in str(taken(one)[0].attributes)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2**63, 2**63),
+        (-(10**40), -(10**40)),
+        ([2**70, 0.1], [2**70, 0.1]),
+        (Decimal("1.10"), "1.10"),
+        ({"total": Decimal("12345678901234567890.123456789")}, {"total": "12345678901234567890.123456789"}),
+    ],
+)
+def test_numbers_are_exact(value, text):
+    assert shown(value) == (text, {})
+
+
+# Capture levels
+
+
+def test_at_none_a_domain_event_keeps_its_name_and_nothing_else():
+    one = Recorder("t1", "n1", ABOUT, capture=Capture.NONE)
+
+    one.record("diagnosed", domain=True, attributes={"patient": "ann", "large": "x" * 5_000})
+    one.record("refused", attributes={"reason": "key_done"})
+
+    (chunk,) = one.take()
+    assert [event.attributes for event in events_of(chunk)] == [{}, {"reason": "key_done"}]
+    assert chunk.blobs == ()
+
+
+@pytest.mark.parametrize(("level", "said"), [("none", {}), ("keys", {"message": "no"}), ("full", {"message": "no"})])
+def test_what_an_exception_says_is_kept_but_at_none(level, said):
+    one = Recorder("t1", "n1", ABOUT, capture=Capture(level))
+
+    assert one.said(ValueError("no")) == {"error": "ValueError", **said}
+
+
+def test_a_known_secret_is_not_shown_by_half_where_a_message_is_cut():
+    one = Recorder("t1", "n1", ABOUT, secrets=lambda: ("hunter2-hunter2",))
+
+    assert "hunt" not in one.said(ValueError("x" * 485 + "hunter2-hunter2" + "y" * 1_000))["message"]
+
+
+@pytest.mark.parametrize("level", ["none", "keys"])
+def test_what_a_call_was_given_and_gave_is_kept_at_full_only(level):
+    one = Recorder("t1", "n1", ABOUT, capture=Capture(level))
+
+    assert one.given(lambda: pytest.fail("nobody needs them")) == {}
+    assert one.returned({"a": 1}) == {}
+
+
+def test_at_full_small_payloads_are_in_the_event_as_they_were_at_the_time():
+    one = Recorder("t1", "n1", ABOUT, capture=Capture.FULL)
+    given = {"order_id": 5, "password": "hunter2", "tags": ["a"]}
+
+    kept = one.given(lambda: given)
+    given["tags"].clear()
+    one.record("done", attributes={**kept, **one.returned(["label"])})
+
+    (event,) = taken(one)
+    assert event.attributes["arguments"] == {"order_id": 5, "password": REDACTED, "tags": ["a"]}
+    assert event.attributes["result"] == ["label"]
+    assert (event.input_ref, event.output_ref) == (None, None)
+
+
+def test_at_full_large_payloads_are_in_blobs_that_the_event_refers_to():
+    one = Recorder("t1", "n1", ABOUT, capture=Capture.FULL)
+    given, returned = {"rows": ["x" * 2_000], "token": "hunter2"}, ["y" * 2_000]
+
+    one.record("done", attributes={**one.given(lambda: given), **one.returned(returned)})
+
+    (chunk,) = one.take()
+    (event,) = events_of(chunk)
+    blobs = dict(chunk.blobs)
+    assert unpack(blobs[event.input_ref]) == {"rows": ["x" * 2_000], "token": REDACTED}
+    assert unpack(blobs[event.output_ref]) == returned
+    assert event.attributes["arguments"]["blob"] == event.input_ref
+
+
+def test_an_attribute_of_the_same_name_in_a_domain_event_is_no_reference():
+    one = recorder()
+
+    one.record("seen", domain=True, attributes={"arguments": "x" * 2_000, "result": {"blob": "mine", "bytes": 5}})
+
+    (event,) = taken(one)
+    assert (event.input_ref, event.output_ref) == (None, None)
+
+
 # Large values
 
 
@@ -218,6 +346,33 @@ def test_a_large_value_goes_to_a_blob_and_the_event_keeps_a_reference(value):
 def test_a_value_of_just_the_limit_stays_in_the_event():
     assert shown("x" * INLINE_LIMIT) == ("x" * INLINE_LIMIT, {})
     assert shown("x" * (INLINE_LIMIT + 1))[1]
+
+
+@pytest.mark.parametrize("value", ["x" * 5_000_000, ["y" * 5_000_000], {"rows": ["z" * 100] * 50_000}])
+def test_a_value_that_is_too_large_is_cut_and_says_so(value):
+    reference, blobs = shown(value)
+
+    kept = unpack(blobs[reference["blob"]])
+    assert reference["cut"] is True
+    assert len(kept) == VALUE_LIMIT
+    assert kept.endswith("…[cut]")
+
+
+def test_a_secret_does_not_show_where_a_value_was_cut():
+    at = VALUE_LIMIT - 12
+    _, blobs = shown("x" * (at - 1) + " AKIAIOSFODNN7EXAMPLE " + "y" * 1_000)
+
+    assert all("AKIA" not in unpack(body) for body in blobs.values())
+
+
+def test_an_event_has_so_many_attributes_and_says_how_many_more_there_were():
+    one = recorder()
+
+    one.record("seen", attributes={f"a{n}": n for n in range(150)})
+
+    (event,) = taken(one)
+    assert len(event.attributes) == ATTRIBUTES_LIMIT + 1
+    assert event.attributes["…"] == "[cut] 50 more"
 
 
 def test_equal_values_have_one_blob():
@@ -356,3 +511,19 @@ def test_a_timeline_has_no_events_of_other_traces():
     other.record("elsewhere")
 
     assert timeline(Shelf(*other.take()), "t1") == []
+
+
+def test_of_an_erased_chunk_every_value_that_was_put_aside_is_known():
+    one = Recorder("t1", "n1", ABOUT, capture=Capture.FULL)
+    one.record("started", attributes=one.given(lambda: {"rows": ["x" * 2_000]}))
+    one.record("seen", domain=True, attributes={"huge": "y" * 2_000_000, "mine": {"blob": "b", "bytes": "many"}})
+    one.record("succeeded", attributes=one.returned(["z" * 2_000]))
+    (chunk,) = one.take()
+    job = Job(submission="s", operation="o", task_id="task-1", trace_id="t1", correlation_id="t1")
+
+    after, references = stripped(chunk, job)
+
+    assert references == dict(chunk.blobs).keys()
+    assert len(references) == 3
+    assert [event.attributes for event in events_of(after)] == [{"erased": True}] * 3
+    assert all((event.input_ref, event.output_ref) == (None, None) for event in events_of(after))

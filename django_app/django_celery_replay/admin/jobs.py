@@ -74,7 +74,7 @@ class ProcessedJobAdmin(RecordAdmin):
     def details(self, record: Job, payload: bool) -> Mapping[str, Any]:
         """Return a job's facts, attempts, steps and timeline."""
         tries = attempts(record.submission)
-        lines = timelines.draw(record, tries)
+        lines = timelines.draw(record, tries, payload=payload)
         return {
             "headline": (shown(record.operation), badge(record.status)),
             "groups": [self._identity(record), timing(record), ownership(record), self._outcome(record)],

@@ -17,6 +17,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
+from ..conf import know_secrets
 from ..tables import Table
 from .display import column
 from .listing import NewestFirst
@@ -88,6 +89,7 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     @method_decorator(require_safe)
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list."""
+        know_secrets()
         return super().changelist_view(request, extra_context)
 
     @method_decorator(require_safe)
@@ -97,6 +99,7 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Show one record, to whoever may see this kind."""
         if not self.has_view_permission(request):
             raise PermissionDenied
+        know_secrets()
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404(f"No {self.opts.verbose_name} has this key. Records go when their time is over.")

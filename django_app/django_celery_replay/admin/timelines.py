@@ -10,7 +10,7 @@ from typing import Any
 from celery_replay.clock import Micros
 from celery_replay.records import AttemptRecord, Event, Job
 from celery_replay.redaction import redact
-from celery_replay.trace import failure_in, story, telling, timeline, title, tone
+from celery_replay.trace import PAYLOADS, failure_in, put_aside, story, telling, timeline, title, tone
 
 from .display import lasting, moment, shown, size
 from .reading import EVENTS_SHOWN, Traces
@@ -51,13 +51,17 @@ class Line:
     """How much of the scale its attempt takes."""
 
 
-def draw(job: Job, attempts: Sequence[AttemptRecord]) -> list[Line]:
-    """Draw a job's trace, up to as many events as a page shows."""
+def draw(job: Job, attempts: Sequence[AttemptRecord], *, payload: bool) -> list[Line]:
+    """Draw a job's trace, up to as many events as a page shows.
+
+    Args:
+        payload: may the reader see what the job was given, and what it gave?
+    """
     told = story(job, timeline(Traces(), job.trace_id), attempts)[:EVENTS_SHOWN]
-    return list(_lines(told, failure_in(job, [event for _, event in told]))) if told else []
+    return list(_lines(told, failure_in(job, [event for _, event in told]), payload)) if told else []
 
 
-def _lines(told: Sequence[tuple[int, Event]], failure: Event | None) -> Iterator[Line]:
+def _lines(told: Sequence[tuple[int, Event]], failure: Event | None, payload: bool) -> Iterator[Line]:
     start = told[0][1].at
     scale = WIDTH / max(told[-1][1].at - start, 1)
     spans = _spans(told)
@@ -75,11 +79,17 @@ def _lines(told: Sequence[tuple[int, Event]], failure: Event | None) -> Iterator
             sign=sign,
             tag=tag,
             name=shown(title(event), 200),
-            details=[(shown(key, 100), _text(value)) for key, value in telling(event.attributes).items()],
+            details=[(shown(key, 100), _text(value)) for key, value in _attributes(event, payload).items()],
             place=f"{(event.at - start) * scale:.2f}",
             begin=f"{(first - start) * scale:.2f}",
             width=f"{(last - first) * scale:.2f}",
         )
+
+
+def _attributes(event: Event, payload: bool) -> dict[str, Any]:
+    hidden = frozenset() if payload or event.domain else PAYLOADS
+    # Redacted as a whole: the names tell what is secret.
+    return {name: value for name, value in redact(telling(event.attributes)).items() if name not in hidden}
 
 
 def _spans(told: Sequence[tuple[int, Event]]) -> dict[int, tuple[Micros, Micros]]:
@@ -90,7 +100,6 @@ def _spans(told: Sequence[tuple[int, Event]]) -> dict[int, tuple[Micros, Micros]
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, dict) and value.keys() == {"blob", "bytes"}:
-        return f"{size(value['bytes'])}, kept apart"
-    value = redact(value)
+    if put_aside(value):
+        return f"{size(value['bytes'])}, kept apart{' and cut' if 'cut' in value else ''}"
     return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 1_000)
