@@ -140,7 +140,7 @@ def facts_of(
 
 def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()) -> None:
     """Write what a rule decided."""
-    after = change.facts
+    after = _marked(before, change.facts)
     # The holder first: it may be giving up a unique key that the job takes.
     pairs: tuple[tuple[Record | None, Record | None], ...] = (
         (before.holder, after.holder),
@@ -160,6 +160,14 @@ def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()
     also: tuple[Record, ...] = (*change.ended, *chunks)
     for record in also:
         unit.put(record)
+
+
+def _marked(before: Facts, after: Facts) -> Facts:
+    """Mark the job with its letter, so that it is written once; a replay's letter is that of another job."""
+    job, letter = after.job, after.letter
+    if job is None or letter is None or letter == before.letter or letter.submission != job.submission:
+        return after
+    return evolve(after, job=evolve(job, letter=letter.state.unresolved))
 
 
 def put_letter(unit: Unit, before: Letter | None, letter: Letter) -> None:

@@ -10,13 +10,16 @@ from celery_replay.records import Group, evolve
 from celery_replay.stores.units import HOUR
 
 from .connections import Link
+from .dialects import Dialect
 from .models import LetterGroup, LetterTrend
 from .statements import Statements
 from .tables import GROUPS
 
-_TREND = LetterTrend._meta.db_table
+TREND = LetterTrend._meta.db_table
+BAR = "bar, group_id, hour, filed"
 _GROUP = LetterGroup._meta.db_table
-_NEWS = ("operation", "reason", "error_type", "frames", "error_message", "newest", "last_seen")
+_NEWS = ("error_message", "newest", "last_seen")
+"""What a group's newest letter changes; the rest is what makes it this group."""
 
 
 class Tallies:
@@ -36,7 +39,7 @@ class Tallies:
         """Write them all."""
         for _, group in sorted(self._groups.items()):
             if group.filed:
-                link.change(_upsert(statements), GROUPS.row(group))
+                link.change(statements.insert(GROUPS) + counted(statements.dialect), GROUPS.row(group))
                 _grow(link, statements, group)
             elif group.unresolved:
                 mark = statements.dialect.mark
@@ -44,16 +47,19 @@ class Tallies:
                 link.change(sql, [group.unresolved, GROUPS.encode("group_id", group.group_id)])
 
 
-def _upsert(statements: Statements) -> str:
-    dialect = statements.dialect
+def counted(dialect: Dialect) -> str:
+    """Return what makes an INSERT of a group count in it, if it is there."""
     added = {name: f"{_GROUP}.{name} + {dialect.given(name)}" for name in ("filed", "unresolved")}
-    return statements.insert(GROUPS) + dialect.merge("group_id", {n: dialect.given(n) for n in _NEWS} | added)
+    return dialect.merge("group_id", {name: dialect.given(name) for name in _NEWS} | added)
+
+
+def grown(dialect: Dialect) -> str:
+    """Return what makes an INSERT of a bar count in it, if it is there."""
+    return dialect.merge("bar", {"filed": f"{TREND}.filed + {dialect.given('filed')}"})
 
 
 def _grow(link: Link, statements: Statements, group: Group) -> None:
-    dialect = statements.dialect
     hour = group.last_seen - group.last_seen % HOUR
     group_id = GROUPS.encode("group_id", group.group_id)
-    sql = f"INSERT INTO {_TREND} (bar, group_id, hour, filed) VALUES ({statements.marks(4)})"
-    sql += dialect.merge("bar", {"filed": f"{_TREND}.filed + {dialect.given('filed')}"})
-    link.change(sql, [f"{group_id}:{hour}", group_id, hour, group.filed])
+    sql = f"INSERT INTO {TREND} ({BAR}) VALUES ({statements.marks(4)})"
+    link.change(sql + grown(statements.dialect), [f"{group_id}:{hour}", group_id, hour, group.filed])
