@@ -1,0 +1,77 @@
+"""Jobs without a worker: what an attempt asks of a store, and nothing else."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from celery_replay.admission import Ask
+from celery_replay.clock import SECOND, new_id
+from celery_replay.facts import Delivery
+from celery_replay.lifecycle import Ending
+from celery_replay.records import Chunk, Failure, Job
+from celery_replay.states import AckMode, Outcome
+from celery_replay.stores.base import Store
+
+CANVAS_US = 30 * SECOND
+KEEP_US = 30 * 24 * 3600 * SECOND
+
+
+class Jobs:
+    """Jobs of one task, as an attempt takes them through the store."""
+
+    def __init__(self, store: Store, operation: str, *, keyed: bool = True) -> None:
+        self._store = store
+        self._operation = operation
+        self._keyed = keyed
+
+    def open(self) -> Job:
+        """Open a new job."""
+        submission = new_id()
+        ask = Ask(
+            delivery=self._delivery(submission),
+            nonce=new_id(),
+            task_id=submission,
+            trace_id=submission,
+            correlation_id=submission,
+            key=f"order:{submission}" if self._keyed else "",
+            claim=new_id() if self._keyed else None,
+            lease_us=60 * SECOND,
+            canvas_us=CANVAS_US,
+            keep_us=KEEP_US,
+            redelivery_us=3_900 * SECOND,
+            ack=AckMode.LATE,
+            worker="celery@benchmark",
+            pid=1,
+        )
+        job = self._store.open(ask).facts.job
+        assert job is not None
+        return job
+
+    def _delivery(self, submission: str) -> Delivery:
+        return Delivery(submission=submission, operation=self._operation, generation=0, message=partial(bytes, 900))
+
+    def close(self, job: Job, failure: Failure | None = None) -> None:
+        """Close it: well, or with a dead letter."""
+        ending = Ending(
+            delivery=self._delivery(job.submission),
+            nonce=job.nonce,
+            claim=job.claim,
+            outcome=Outcome.FAILED if failure else Outcome.SUCCEEDED,
+            canvas=False,
+            canvas_us=CANVAS_US,
+            keep_us=KEEP_US,
+            result=None if failure else "{}",
+            failure=failure,
+            failure_json='{"type": "ValueError", "message": "no"}' if failure else None,
+        )
+        events = Chunk(trace_id=job.trace_id, nonce=job.nonce, first=1, count=10, body=bytes(400), recorded_at=1)
+        accepted, _ = self._store.close(job, ending, [events])
+        assert accepted
+
+    def run(self) -> None:
+        """Let one succeed."""
+        self.close(self.open())
+
+    def fail(self, failure: Failure) -> None:
+        """Let one fail."""
+        self.close(self.open(), failure)
