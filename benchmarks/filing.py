@@ -33,11 +33,12 @@ class Load:
     """Of all filers together; 0 is as fast as they can."""
 
 
+# Those that are no letters of one cause say what of it is the machine's being busy.
 LOADS = (
-    Load(name=f"{A_MINUTE:,} letters a minute, one cause", kind="one cause", per_minute=A_MINUTE),
+    Load(name=f"{A_MINUTE:,} letters of one cause a minute", kind="one cause", per_minute=A_MINUTE),
+    Load(name=f"{A_MINUTE:,} jobs that succeed a minute", kind="other", per_minute=A_MINUTE),
     Load(name="letters of one cause, as fast as they come", kind="one cause"),
     Load(name="letters of 1,000 causes, as fast as they come", kind="many causes"),
-    Load(name="jobs that succeed, as fast as they come", kind="other"),
 )
 
 
@@ -91,28 +92,31 @@ class _Hand:
 
 def beside(database: str, ground: Ground, slices: int, slice_s: float, tell: Callable[[str], None]) -> list[Beside]:
     """Measure other tasks' jobs alone and beside each load in turn, in the same run."""
-    with _hands(database, ground) as (own, *filers):
-        for hand in (own, *filers):
+    with _hands(database, ground) as hands:
+        for hand in hands:
             hand.begin("one cause", 1)
-        for hand in (own, *filers):
+        for hand in hands:
             hand.end()
         found = {load.name: _Slices() for load in LOADS}
         for number in range(slices):
             for load in LOADS:
                 tell(f"{database}: slice {number + 1} of {slices}, {load.name}")
-                _slice(own, filers, load, slice_s, found[load.name])
+                _slice(hands, load, slice_s, found[load.name])
     return [_result(load, found[load.name]) for load in LOADS]
 
 
-def _slice(own: _Hand, filers: Sequence[_Hand], load: Load, seconds: float, into: _Slices) -> None:
+def _slice(hands: Sequence[_Hand], load: Load, seconds: float, into: _Slices) -> None:
+    own, steward, *filers = hands
     own.begin("other", seconds)
     into.alone.append(own.end())
+    steward.begin("steward", seconds, 1)
     for filer in filers:
         # Before and after the jobs that are measured, so that all of them have company.
         filer.begin(load.kind, seconds + 0.2, load.per_minute / 60 / len(filers))
     time.sleep(0.1)
     own.begin("other", seconds)
     into.loaded.append(own.end())
+    steward.end()
     into.done.append(sum(answer["count"] / answer["seconds"] for answer in [filer.end() for filer in filers]) * 60)
 
 
@@ -137,4 +141,4 @@ def _hands(database: str, ground: Ground) -> Iterator[list[_Hand]]:
         "PYTHONPATH": os.pathsep.join(SOURCES),
     }
     with ExitStack() as stack:
-        yield [_Hand(env, stack) for _ in range(FILERS + 1)]
+        yield [_Hand(env, stack) for _ in range(FILERS + 2)]

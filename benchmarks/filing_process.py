@@ -35,7 +35,8 @@ def main() -> None:
 
     store = DjangoStore()
     others, failing = Jobs(store, "shop.tasks.other"), Jobs(store, "shop.tasks.ship")
-    kinds: dict[str, Callable[[int], None]] = {
+    kinds: dict[str, Callable[[int], object]] = {
+        "steward": lambda number: store.count_up(),
         "other": lambda number: others.run(),
         "one cause": lambda number: failing.fail(FAILURE),
         "many causes": lambda number: failing.fail(replace(FAILURE, frames=(*FRAMES, f"part{number % 1_000}.py:call"))),
@@ -46,7 +47,7 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _work(one: Callable[[int], None], seconds: float, rate: float) -> dict[str, float]:
+def _work(one: Callable[[int], object], seconds: float, rate: float) -> dict[str, float]:
     """Do jobs for so long, no more than `rate` a second unless that is 0."""
     times: list[float] = []
     begun = time.perf_counter()

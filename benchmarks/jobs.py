@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from celery_replay.admission import Ask
 from celery_replay.clock import SECOND, new_id
 from celery_replay.facts import Delivery
 from celery_replay.lifecycle import Ending
-from celery_replay.records import Chunk, Failure, Job
+from celery_replay.records import Failure, Job, evolve
+from celery_replay.serialization import pack
 from celery_replay.states import AckMode, Outcome
 from celery_replay.stores.base import Store
+from celery_replay.trace import Recorder
 
 CANVAS_US = 30 * SECOND
 KEEP_US = 30 * 24 * 3600 * SECOND
@@ -23,6 +23,11 @@ class Jobs:
         self._store = store
         self._operation = operation
         self._keyed = keyed
+        recorder = Recorder("", "", {"job": operation, "worker": "celery@benchmark/1"})
+        for number in range(10):
+            recorder.record("entity_loaded", domain=True, attributes={"kind": "order", "pk": number})
+        (self._events,) = recorder.take()
+        self._message = pack({"v": 1, "task": {}, "headers": {"task": operation}, "body": f"{operation}/" * 60})
 
     def open(self) -> Job:
         """Open a new job."""
@@ -48,7 +53,7 @@ class Jobs:
         return job
 
     def _delivery(self, submission: str) -> Delivery:
-        return Delivery(submission=submission, operation=self._operation, generation=0, message=partial(bytes, 900))
+        return Delivery(submission=submission, operation=self._operation, generation=0, message=lambda: self._message)
 
     def close(self, job: Job, failure: Failure | None = None) -> None:
         """Close it: well, or with a dead letter."""
@@ -64,7 +69,7 @@ class Jobs:
             failure=failure,
             failure_json='{"type": "ValueError", "message": "no"}' if failure else None,
         )
-        events = Chunk(trace_id=job.trace_id, nonce=job.nonce, first=1, count=10, body=bytes(400), recorded_at=1)
+        events = evolve(self._events, trace_id=job.trace_id, nonce=job.nonce)
         accepted, _ = self._store.close(job, ending, [events])
         assert accepted
 

@@ -13,6 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from django.core.management import call_command
+
 from celery_replay.clock import wall
 
 from ..progress import progress, say
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         project.setup(url)
         say(", ".join(f"{name} {found}" for name, found in machine().items() if found))
         population = Population(letters=options.letters, groups=options.groups, end=wall() // HOUR * HOUR)
+        call_command("migrate", verbosity=0)
         if options.url is None:
             _load(options, population)
         report = _measure(options, population)
@@ -41,11 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load(options: argparse.Namespace, population: Population) -> None:
-    from django.core.management import call_command
-
     from . import loading
 
-    call_command("migrate", verbosity=0)
     begun = time.monotonic()
     rows = loading.load(population, options.processes if options.vendor == "postgresql" else 1)
     say(f"loaded {rows:,} rows in {time.monotonic() - begun:.0f} s")
