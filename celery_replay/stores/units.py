@@ -103,6 +103,13 @@ class Unit(ABC):
     def prune(self, limit: int) -> int:
         """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
 
+    def count_up(self, limit: int) -> int:
+        """Add letters to their groups' counters that were filed while others did; return how many.
+
+        For backends that do not wait for others when they file a letter.
+        """
+        return 0
+
     def advance(self, submissions: Sequence[str]) -> Sequence[str]:
         """Note, in one go, that the canvases of jobs that ended were sent on; return those to look at one by one.
 

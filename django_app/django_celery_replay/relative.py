@@ -17,8 +17,6 @@ CLOSED = ("reserved_until", "canvas_until", "closed_at", "keep_until")
 """Times of a job that CLOSE sets."""
 FILED = ("first_seen", "last_failed")
 """Times of a letter."""
-SEEN = ("first_seen", "last_seen")
-"""Times of a letter's group."""
 CLAIMED = ("claimed_at",)
 """Times of a step that its claim sets."""
 ZERO: Micros = 0

@@ -24,9 +24,9 @@ from .blobs import BLOB_COLUMNS, BLOBS, USE_COLUMNS, USES
 from .blobs import of as blobs_of
 from .dialects import PostgreSQL
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, JOBS, LETTERS, ROWS, STEPS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
 from .tallies import BAR, TREND, counted, grown
-from .values import CLOSED, COUNTED, FAILED, FILED, OPENED, Values
+from .values import CLOSED, FAILED, FILED, OPENED, Values
 
 ATTEMPT_OF = {
     "nonce": "nonce",
@@ -42,6 +42,20 @@ ATTEMPT_OF = {
     "ended_at": "closed_at",
 }
 """The job's columns that describe its attempt, once it is closed: `celery_replay.facts.attempt_of`."""
+GROUP_OF = {
+    "group_id": "group_id",
+    "operation": "operation",
+    "reason": "reason",
+    "error_type": "error_type",
+    "frames": "frames",
+    "error_message": "error_message",
+    "newest": "submission",
+    "filed": "1",
+    "unresolved": "1",
+    "first_seen": "last_failed",
+    "last_seen": "last_failed",
+}
+"""The letter's columns that describe its group: `celery_replay.dead_letters.group_of`."""
 _UNPARKED = f"NOT EXISTS (SELECT 1 FROM {ROWS.name} WHERE submission = %s)"
 _CLAIMED = f"SELECT 1 FROM {STEPS.name} WHERE scope = %s AND state = '{StepState.CLAIMED}'"
 _EVER_CLAIMED = f"SELECT 1 FROM {STEPS.name} WHERE scope = %s"
@@ -95,7 +109,6 @@ class Shortcuts:
         failed = evolve(job, letter=True)
         # The statement sees to it that there are no steps.
         letter = evolve(letter, effect=dead_letters.effect_of(job, letter.message, ()))
-        group = evolve(dead_letters.group_of(letter), filed=1, unresolved=1)
         if not (job.status.failing and FAILED.apply(failed) and FILED.apply(letter)):
             return None
         parameters = [
@@ -105,7 +118,7 @@ class Shortcuts:
             owner[0],
             *values,
             *FILED.parameters(letter),
-            *COUNTED.parameters(group),
+            *[LETTERS.encode("group_id", letter.group_id)] * 2,
         ]
         return self.filing(*counts[:2]), parameters
 
@@ -132,18 +145,20 @@ class Shortcuts:
 
     def _filing(self, chunks: int, blobs: int) -> str:
         dialect = self._sql.dialect
-        # What the tally is taken from is written before it: nothing but a COMMIT comes between the lock that all
-        # letters of the group want and its end.
-        before = ("clock", "attempt", "letter", *(f"chunk{n}" for n in range(chunks)))
-        tally = self._insert(GROUPS, COUNTED.sql, ", ".join(before)) + counted(dialect)
+        groups = f"SELECT group_id FROM {GROUPS.name} WHERE group_id = %s"
+        free = f"EXISTS (SELECT 1 FROM mine) OR NOT EXISTS ({groups})"
+        tally = f"{self._insert(GROUPS, GROUP_OF, 'letter')} WHERE {free}{counted(dialect)}"
+        uncounted = f"{self._insert(UNCOUNTED, GROUP_OF, 'letter')} WHERE NOT EXISTS (SELECT 1 FROM tally)"
         hour = f"last_seen - mod(last_seen, {HOUR})"
         bar = f"SELECT group_id || ':' || ({hour}), group_id, {hour}, 1 FROM tally"
         parts = [
             *self._work(FAILED, f"{_EVER_CLAIMED} UNION ALL {_FILED}"),
             *self._along(chunks, blobs, 0),
-            f"letter AS ({self._insert(LETTERS, FILED.sql, 'clock, work')} RETURNING 1)",
+            f"letter AS ({self._insert(LETTERS, FILED.sql, 'clock, work')} RETURNING *)",
+            f"mine AS MATERIALIZED ({groups}{dialect.skip_locked})",
             f"tally AS ({tally} RETURNING group_id, last_seen)",
             f"bar AS (INSERT INTO {TREND} ({BAR}) {bar}{grown(dialect)})",
+            f"uncounted AS ({uncounted})",
         ]
         return f"WITH {', '.join(parts)} SELECT 1 FROM work"
 

@@ -175,7 +175,7 @@ class DjangoStore(Store):
 
     @contextmanager
     def _read(self) -> Iterator[Reader]:
-        yield SqlReader(lambda sql, values: self._run(lambda link: link.rows(sql, values)), self._statements)
+        yield SqlReader(lambda sql, values: self._run(lambda link: link.look(sql, values)), self._statements)
 
     def _admit_new(self, ask: Ask) -> Admission | None:
         shortcuts = self._shortcuts

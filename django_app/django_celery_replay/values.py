@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from celery_replay.states import LetterState, Outcome
 
 from . import relative
-from .tables import GROUPS, JOBS, LETTERS, Table
+from .tables import JOBS, LETTERS, Table
 
 R = TypeVar("R")
 FRESH = {
@@ -96,4 +96,3 @@ OPENED = Values(JOBS, JOBS.columns, (*relative.OPENED, "reap_at"), FRESH)
 CLOSED = Values(JOBS, CLOSING, (*relative.CLOSED, "reap_at"), DONE)
 FAILED = Values(JOBS, (*CLOSING, "letter"), (*relative.CLOSED, "reap_at"), LETTER_FILED)
 FILED = Values(LETTERS, LETTERS.columns, relative.FILED, FIRST)
-COUNTED = Values(GROUPS, GROUPS.columns, relative.SEEN, {"filed": 1, "unresolved": 1})

@@ -19,9 +19,9 @@ from celery_replay.facts import attempt_of
 from celery_replay.states import AckMode, Effect, Outcome, StepState, Verdict
 from celery_replay.stores.base import Store
 from django_celery_replay.connections import Link
-from django_celery_replay.store import DjangoStore
 from django_celery_replay.models import LetterTrend
-from django_celery_replay.tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS
+from django_celery_replay.store import DjangoStore
+from django_celery_replay.tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED
 from tests.django_store.builders import ask, chunk, delivery, ending, step
 from tests.support.django_stores import database_alias
 
@@ -236,7 +236,7 @@ def _lasting(kind: type[DjangoStore], alias: str) -> tuple[DjangoStore, list[int
 
 
 def _empty(link: Link) -> None:
-    tables = (JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS, GROUPS, HISTORY)
+    tables = (JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS, GROUPS, UNCOUNTED, HISTORY)
     for name in (*(table.name for table in tables), LetterTrend._meta.db_table):
         link.change(f"DELETE FROM {name}")
 
