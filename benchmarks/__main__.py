@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from . import budgets
+from .filing import beside
 from .ground import Ground
 from .producer import measure
+from .progress import progress, say
 from .report import Report, machine
 from .slices import Plan, race
 from .variants import PLAIN, POOLS, VARIANTS, Variant
@@ -32,11 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         ground = Ground(stack)
         report = Report()
-        _say(", ".join(f"{name} {found}" for name, found in machine().items() if found))
+        say(", ".join(f"{name} {found}" for name, found in machine().items() if found))
         if not options.no_workers:
             _race(options, plan, ground, report)
         if not options.no_producer:
-            report.costs(measure(ground.redis_url(), pairs, _progress))
+            report.costs(measure(ground.redis_url(), pairs, progress))
+        if not options.no_filing:
+            for database in ("postgresql", "sqlite"):
+                report.filing(database, beside(database, ground, pairs, 2 * options.slice, progress))
         if options.json:
             report.save(options.json)
     return _end(report, judged=pairs >= ENOUGH and not options.no_gate)
@@ -47,9 +51,9 @@ def _race(options: argparse.Namespace, plan: Plan, ground: Ground, report: Repor
         for body_ms in options.body or BODIES:
             variants = _variants(options, pool, body_ms)
             if len(variants) > 1 or options.variant:
-                standings = race(variants, pool, body_ms, plan, ground, _progress)
+                standings = race(variants, pool, body_ms, plan, ground, progress)
                 report.fsync = ground.fsync
-                _progress("")
+                progress("")
                 report.standings(standings)
 
 
@@ -66,11 +70,11 @@ def _variants(options: argparse.Namespace, pool: str, body_ms: int) -> list[Vari
 
 def _end(report: Report, *, judged: bool) -> int:
     noise = ", ".join(f"{share:.2f} {pool}" for pool, share in budgets.NOISE.items())
-    _say(f"noise: a miss by less than {noise} or {budgets.PRODUCER_NOISE:.2f} at the producer means nothing")
+    say(f"noise: a miss by less than {noise} or {budgets.PRODUCER_NOISE:.2f} at the producer means nothing")
     for miss in report.missed:
-        _say(f"missed: {miss}")
+        say(f"missed: {miss}")
     if report.missed and not judged:
-        _say("not judged: --no-gate, or too few slices")
+        say("not judged: --no-gate, or too few slices")
     return 1 if report.missed and judged else 0
 
 
@@ -85,29 +89,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--slice", type=float, default=0.5, help="seconds of a slice")
     parser.add_argument("--no-workers", action="store_true", help="leave the workers out")
     parser.add_argument("--no-producer", action="store_true", help="leave apply_async out")
+    parser.add_argument("--no-filing", action="store_true", help="leave out the many letters of one cause")
     parser.add_argument("--no-gate", action="store_true", help="exit with 0 whatever the budgets say")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     parser.add_argument("--list", action="store_true", help="list the variants")
     return parser.parse_args(arguments)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-_told = 0.0
-
-
-def _progress(text: str) -> None:
-    """Overwrite one line of a terminal; say nothing in a pipe but now and then."""
-    global _told
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{text:<70}\r" if text else f"\r{'':<70}\r")
-    elif text and time.monotonic() - _told > 30:
-        sys.stderr.write(f"{text}\n")
-        _told = time.monotonic()
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import budgets
+from .filing import Beside
 from .producer import Cost
 from .slices import Standing
 
@@ -32,6 +33,7 @@ class Report:
         self.missed: list[str] = []
         self._standings: list[dict[str, Any]] = []
         self._costs: list[dict[str, Any]] = []
+        self._filing: list[dict[str, Any]] = []
 
     def standings(self, standings: Sequence[Standing]) -> None:
         """Show one pool's variants."""
@@ -92,9 +94,32 @@ class Report:
         header = ("task", "KB", "plain µs", "over plain", "added µs", "budget", "")
         show("apply_async over plain Celery's, in one process (95 % interval)", header, rows)
 
+    def filing(self, database: str, found: Sequence[Beside]) -> None:
+        """Show what the jobs of other tasks notice of many letters."""
+        rows = []
+        for each in found:
+            self._filing.append({**asdict(each), "database": database})
+            rows.append(
+                (
+                    each.load.name,
+                    f"{each.done_per_minute:,.0f}",
+                    f"{each.job_ms:.2f}",
+                    each.share.shown(),
+                    each.late.shown(),
+                )
+            )
+        title = f"OPEN and CLOSE of other tasks' jobs on {database} beside a load, over the same alone (95 % interval)"
+        show(title, ("load", "a minute", "job ms", "rate over alone", "95th percentile over alone"), rows)
+
     def save(self, path: Path) -> None:
         """Write all of it as JSON."""
-        data = {"machine": machine(), "fsync": self.fsync, "workers": self._standings, "producer": self._costs}
+        data = {
+            "machine": machine(),
+            "fsync": self.fsync,
+            "workers": self._standings,
+            "producer": self._costs,
+            "filing": self._filing,
+        }
         path.write_text(json.dumps(data, indent=2) + "\n")
 
 

@@ -92,6 +92,7 @@ class Steward:
             return
         self._dispatch(store.release_due())
         store.reap()
+        store.count_up()
         if time.monotonic() >= self._next_prune:
             while store.prune():
                 time.sleep(0.05)

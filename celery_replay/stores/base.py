@@ -237,6 +237,12 @@ class Store(Readable, Triage):
         """Take or keep the store-wide lease of a steward."""
         return self._atomically(lambda unit: unit.lead(name, nonce, unit.now + ttl_us))
 
+    def count_up(self, limit: int = 5_000) -> int:
+        """Add letters to their groups' counters that were filed while others did; return how many."""
+        with self._read() as reader:
+            waiting = reader.uncounted()
+        return self._atomically(lambda unit: unit.count_up(limit)) if waiting else 0
+
     def prune(self, limit: int = 500) -> int:
         """Delete one batch of records past their retention; return how many jobs went."""
         return self._atomically(lambda unit: unit.prune(limit))
@@ -244,22 +250,6 @@ class Store(Readable, Triage):
     def now(self) -> Micros:
         """Read the store's clock."""
         return self._atomically(lambda unit: unit.now)
-
-    def job(self, submission: str) -> Job | None:
-        """Look up a submission."""
-        return self._atomically(lambda unit: unit.job(submission))
-
-    def row(self, submission: str) -> Row | None:
-        """Look up a parked delivery."""
-        return self._atomically(lambda unit: unit.row(submission))
-
-    def letter(self, submission: str) -> Letter | None:
-        """Look up a dead letter."""
-        return self._atomically(lambda unit: unit.letter(submission))
-
-    def steps(self, scope: str) -> Sequence[StepRecord]:
-        """Return the side-effect steps of a key, or of a submission without one."""
-        return self._atomically(lambda unit: unit.steps(scope))
 
     def _atomically(self, step: Callable[[Unit], T]) -> T:
         for attempt in range(8):

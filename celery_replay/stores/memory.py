@@ -237,6 +237,18 @@ class _MemoryReader(Reader):
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
 
+    def job(self, submission: str) -> Job | None:
+        return self._tables.jobs.get(submission)
+
+    def row(self, submission: str) -> Row | None:
+        return self._tables.rows.get(submission)
+
+    def letter(self, submission: str) -> Letter | None:
+        return self._tables.letters.get(submission)
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        return [step for step in self._tables.steps.values() if step.scope == scope]
+
     def jobs(self, look: Look) -> Sequence[Job]:
         return _page(self._tables.jobs.values(), "started_at", look)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..clock import Micros
-from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
+from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from ..states import LetterState, Outcome, Reason
 
 _LETTER_FILTERS = frozenset({"operation", "reason", "state", "group_id", "effect", "operation_id"})
@@ -54,6 +54,22 @@ class Overview:
 
 class Reader(ABC):
     """Looks without locking."""
+
+    @abstractmethod
+    def job(self, submission: str) -> Job | None:
+        """Return a submission's job."""
+
+    @abstractmethod
+    def row(self, submission: str) -> Row | None:
+        """Return a submission's row of the parking lot."""
+
+    @abstractmethod
+    def letter(self, submission: str) -> Letter | None:
+        """Return a submission's dead letter."""
+
+    @abstractmethod
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Return the side-effect steps of a key, or of a submission without one."""
 
     @abstractmethod
     def jobs(self, look: Look) -> Sequence[Job]:
@@ -119,6 +135,10 @@ class Reader(ABC):
     def lead(self, name: str) -> tuple[str, Micros] | None:
         """Return who took a store-wide lease last, and until when."""
 
+    def uncounted(self) -> bool:
+        """Are there letters that are still to be counted in their groups?"""
+        return False
+
 
 class Readable(ABC):
     """Looks things up; what is consistent is each look by itself."""
@@ -131,10 +151,34 @@ class Readable(ABC):
     def now(self) -> Micros:
         """Read the store's clock."""
 
+    @abstractmethod
+    def count_up(self, limit: int = 5_000) -> int:
+        """Bring the groups' counters up to date."""
+
     @property
     def place(self) -> str:
         """Say for people where the records are."""
         return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    def job(self, submission: str) -> Job | None:
+        """Look up a submission."""
+        with self._read() as reader:
+            return reader.job(submission)
+
+    def row(self, submission: str) -> Row | None:
+        """Look up a parked delivery."""
+        with self._read() as reader:
+            return reader.row(submission)
+
+    def letter(self, submission: str) -> Letter | None:
+        """Look up a dead letter."""
+        with self._read() as reader:
+            return reader.letter(submission)
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Return the side-effect steps of a key, or of a submission without one."""
+        with self._read() as reader:
+            return reader.steps(scope)
 
     def find_jobs(
         self,
@@ -246,12 +290,14 @@ class Readable(ABC):
             unresolved: only groups that have letters which wait for a decision.
             before: the last group of the page before this one: its `last_seen` and `group_id`.
         """
+        self.count_up()
         look = Look(wanted=_given({"operation": operation, "reason": reason}), since=since, before=before, limit=limit)
         with self._read() as reader:
             return reader.groups(look, unresolved=unresolved)
 
     def group(self, group_id: str) -> Group | None:
         """Look up a group of dead letters."""
+        self.count_up()
         with self._read() as reader:
             return reader.group(group_id)
 
@@ -259,6 +305,7 @@ class Readable(ABC):
         """Return how many letters each group got in each hour that had any, by when the hour began."""
         trends: dict[str, dict[Micros, int]] = {group_id: {} for group_id in group_ids}
         if trends:
+            self.count_up()
             with self._read() as reader:
                 for group_id, hour, count in reader.trend(sorted(trends), since):
                     trends[group_id][hour] = count

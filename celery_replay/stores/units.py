@@ -103,6 +103,13 @@ class Unit(ABC):
     def prune(self, limit: int) -> int:
         """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
 
+    def count_up(self, limit: int) -> int:
+        """Add letters to their groups' counters that were filed while others did; return how many.
+
+        For backends that do not wait for others when they file a letter.
+        """
+        return 0
+
     def advance(self, submissions: Sequence[str]) -> Sequence[str]:
         """Note, in one go, that the canvases of jobs that ended were sent on; return those to look at one by one.
 
@@ -140,7 +147,7 @@ def facts_of(
 
 def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()) -> None:
     """Write what a rule decided."""
-    after = change.facts
+    after = _marked(before, change.facts)
     # The holder first: it may be giving up a unique key that the job takes.
     pairs: tuple[tuple[Record | None, Record | None], ...] = (
         (before.holder, after.holder),
@@ -160,6 +167,14 @@ def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()
     also: tuple[Record, ...] = (*change.ended, *chunks)
     for record in also:
         unit.put(record)
+
+
+def _marked(before: Facts, after: Facts) -> Facts:
+    """Mark the job with its letter, so that it is written once; a replay's letter is that of another job."""
+    job, letter = after.job, after.letter
+    if job is None or letter is None or letter == before.letter or letter.submission != job.submission:
+        return after
+    return evolve(after, job=evolve(job, letter=letter.state.unresolved))
 
 
 def put_letter(unit: Unit, before: Letter | None, letter: Letter) -> None:

@@ -11,7 +11,7 @@ from . import blobs
 from .connections import Link
 from .models import LetterTrend
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED
 
 _ENDED = tuple(sorted(outcome.value for outcome in Outcome if outcome.ended))
 _OVER = tuple(sorted(outcome.value for outcome in Outcome if outcome.over))
@@ -62,25 +62,43 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
     if not found:
         return 0
     submissions = [submission for submission, _, _ in found]
+    groups = _groups_of(link, statements, submissions)
     _delete(link, statements, STEPS.name, "scope", [claim or submission for submission, claim, _ in found])
     for table in (ATTEMPTS, LETTERS, HISTORY, JOBS):
         _delete(link, statements, table.name, "submission", submissions)
     traces = _finished(link, statements, {trace for _, _, trace in found})
     _delete(link, statements, CHUNKS.name, "trace_id", traces)
     blobs.forget(link, statements, traces)
-    _forget_groups(link, statements)
+    if groups:
+        _forget_groups(link, statements, groups)
     return len(found)
 
 
-def _forget_groups(link: Link, statements: Statements) -> None:
-    """Delete groups of which no letter is left; a few at a time, those that are silent for longest."""
+def _groups_of(link: Link, statements: Statements, submissions: list[str]) -> set[str]:
+    """Return the groups of these jobs' letters, and the few that are silent for longest.
+
+    Those, because a letter that failed otherwise when it was replayed has left its old group behind.
+    """
+    which = f"submission IN ({statements.marks(len(submissions))})"
+    found = link.rows(f"SELECT DISTINCT group_id FROM {LETTERS.name} WHERE {which}", submissions)
+    silent = link.rows(f"SELECT group_id FROM {GROUPS.name} ORDER BY last_seen LIMIT 20")
+    return {row[0] for row in (*found, *silent)}
+
+
+def _forget_groups(link: Link, statements: Statements, groups: set[str]) -> None:
+    """Delete those of which no letter is left, unless one comes meanwhile."""
+    mark = statements.dialect.mark
     kept = f"SELECT 1 FROM {LETTERS.name} AS letter WHERE letter.group_id = grouped.group_id"
-    found = link.rows(
-        f"SELECT group_id FROM {GROUPS.name} AS grouped WHERE NOT EXISTS ({kept}) ORDER BY last_seen LIMIT 20"
+    empty = link.rows(
+        f"SELECT group_id, filed FROM {GROUPS.name} AS grouped"
+        f" WHERE group_id IN ({statements.marks(len(groups))}) AND NOT EXISTS ({kept})",
+        sorted(groups),
     )
-    groups = [row[0] for row in found]
-    for table in (LetterTrend._meta.db_table, HISTORY.name, GROUPS.name):
-        _delete(link, statements, table, "group_id", groups)
+    # Whoever files a letter counts it in the same row.
+    unchanged = f"DELETE FROM {GROUPS.name} WHERE group_id = {mark} AND filed = {mark}"
+    gone = [group_id for group_id, filed in sorted(empty) if link.change(unchanged, [group_id, filed])]
+    for table in (LetterTrend._meta.db_table, UNCOUNTED.name, HISTORY.name):
+        _delete(link, statements, table, "group_id", gone)
 
 
 def _finished(link: Link, statements: Statements, traces: set[str]) -> list[str]:

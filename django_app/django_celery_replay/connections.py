@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,20 +20,34 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from celery_replay.exceptions import StoreUnavailable
 
 
+_NOTHING: Mapping[str, Any] = {}
+
+
 class Link:
     """One connection with its one cursor: the driver's own, since Django's wrapper costs as much as a round trip."""
 
-    __slots__ = ("connection", "cursor", "database")
+    __slots__ = ("connection", "cursor", "database", "once")
 
-    def __init__(self, connection: Any, cursor: Any) -> None:
+    def __init__(self, connection: Any, cursor: Any, once: Mapping[str, Any] = _NOTHING) -> None:
         self.connection = connection
         self.database = connection.Database
         """The driver's module, with its errors."""
         self.cursor = cursor
+        self.once = once
+        """What tells the driver not to prepare a statement."""
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
         """Run a query and fetch it all: SQLite keeps its lock until then."""
         self.cursor.execute(sql, params)
+        found: list[Any] = self.cursor.fetchall()
+        return found
+
+    def look(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+        """Run a query that is planned for its parameters.
+
+        A prepared one is planned for any: what is frequent and what is rare would be looked for in the same way.
+        """
+        self.cursor.execute(sql, params, **self.once)
         found: list[Any] = self.cursor.fetchall()
         return found
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
+from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from celery_replay.states import LetterState
 from celery_replay.stores.reading import Look, Reader
 
 from .batches import forgettable
 from .models import Blob, Lead, LetterTrend
-from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, Table
+from .statements import BY_CLAIM, Statements
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
 from .text import restored, stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
@@ -34,6 +34,22 @@ class SqlReader(Reader):
         sql = self._sql.select(table, tuple(wanted), tail)
         values = [table.encode(name, value) for name, value in wanted.items()]
         return [table.read(row) for row in self._query(sql, values)]
+
+    def job(self, submission: str) -> Job | None:
+        """Read a job."""
+        return next(iter(self._all(JOBS, "", submission=submission)), None)
+
+    def row(self, submission: str) -> Row | None:
+        """Read a parked delivery."""
+        return next(iter(self._all(ROWS, "", submission=submission)), None)
+
+    def letter(self, submission: str) -> Letter | None:
+        """Read a dead letter."""
+        return next(iter(self._all(LETTERS, "", submission=submission)), None)
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Read the steps of a key or job, in the order of their claims."""
+        return self._all(STEPS, BY_CLAIM, scope=scope)
 
     def _page(self, table: Table[Any], time: str, look: Look, only: str = "") -> list[Any]:
         """Find one page; the order is an index's, so that a page costs what it skips and shows."""
@@ -57,7 +73,7 @@ class SqlReader(Reader):
             yield f"{at} <= {mark} AND ({at} < {mark} OR {key} < {mark})", [last, last, token(submission)]
         if look.error:
             held = f"{dialect.holds('error_type')} OR {dialect.holds('error_message')}"
-            yield f"({held})", [stored(look.error)] * 2
+            yield f"({held})", [dialect.part(stored(look.error))] * 2
 
     def jobs(self, look: Look) -> Sequence[Job]:
         """Find jobs, newest first."""
@@ -106,8 +122,7 @@ class SqlReader(Reader):
 
     def group(self, group_id: str) -> Group | None:
         """Read a group."""
-        found = self._all(GROUPS, "", group_id=group_id)
-        return found[0] if found else None
+        return next(iter(self._all(GROUPS, "", group_id=group_id)), None)
 
     def trend(self, group_ids: Sequence[str], since: Micros) -> Sequence[tuple[str, Micros, int]]:
         """Read the hours of some groups."""
@@ -122,8 +137,8 @@ class SqlReader(Reader):
         return newest[::-1]
 
     def open_letters(self, limit: int) -> int:
-        """Count by the jobs' flag, which is indexed."""
-        return self._count(f"{JOBS.name} WHERE letter = {self._sql.dialect.mark}", [True], limit)
+        """Count by the jobs' flag, and in the order of its index: else all others might be skipped one by one."""
+        return self._count(f"{JOBS.name} WHERE letter = TRUE ORDER BY keep_until", [], limit)
 
     def parked(self, limit: int) -> int:
         """Count the parking lot."""
@@ -132,6 +147,10 @@ class SqlReader(Reader):
     def forgettable(self, now: Micros, limit: int) -> int:
         """Count what pruning would delete."""
         return self._count(*forgettable(self._sql, now), limit)
+
+    def uncounted(self) -> bool:
+        """Look whether there is one."""
+        return bool(self._query(f"SELECT 1 FROM {UNCOUNTED.name} LIMIT 1", []))
 
     def _count(self, what: str, values: Sequence[Any], limit: int) -> int:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {what} LIMIT {int(limit)}) AS some_of_them"

@@ -15,6 +15,8 @@ OPENED = ("fence", "lease_until", "started_at", "keep_until")
 """Times of a job that a first OPEN sets; `published_at` is the publisher's."""
 CLOSED = ("reserved_until", "canvas_until", "closed_at", "keep_until")
 """Times of a job that CLOSE sets."""
+FILED = ("first_seen", "last_failed")
+"""Times of a letter."""
 CLAIMED = ("claimed_at",)
 """Times of a step that its claim sets."""
 ZERO: Micros = 0

@@ -1,4 +1,4 @@
-"""OPEN, CLOSE and a step's claim, of a job that meets nobody: each one statement on PostgreSQL.
+"""OPEN, CLOSE, a letter and a step's claim, of a job that meets nobody: each one statement on PostgreSQL.
 
 All parts of one statement see the database as it was when the statement began. That is enough for rows that only the
 job's own deliveries write. It is not enough for "is somebody parked behind this job?": a waiter may come while the
@@ -10,42 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
+from celery_replay import dead_letters
 from celery_replay.clock import Micros
-from celery_replay.records import Chunk, Job, StepRecord
+from celery_replay.facts import Facts
+from celery_replay.records import Chunk, Job, Letter, StepRecord, evolve
 from celery_replay.states import Outcome, StepState
+from celery_replay.stores.units import HOUR
 
 from . import relative
 from .blobs import BLOB_COLUMNS, BLOBS, USE_COLUMNS, USES
 from .blobs import of as blobs_of
 from .dialects import PostgreSQL
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, JOBS, ROWS, STEPS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
+from .tallies import BAR, TREND, counted, grown
+from .values import CLOSED, FAILED, FILED, OPENED, Values
 
-FRESH = {
-    "status": Outcome.OPEN,
-    "reserved_until": None,
-    "canvas_advanced": False,
-    "canvas_until": None,
-    "attempts": 1,
-    "strikes": 0,
-    "waiters": False,
-    "letter": False,
-    "canvas_unknown": False,
-    "result": None,
-    "result_lost": False,
-    "failure": None,
-    "origin": None,
-    "original": None,
-    "closed_at": None,
-}
-"""What is the same for every job that OPEN sees for the first time."""
-DONE = {"lease_until": None, "strikes": 0, "message": None, "canvas_unknown": False, "failure": None}
-"""What is the same for every job whose CLOSE files no letter."""
-CLOSING = ("status", "canvas_advanced", "unsettled", "result", "result_lost", *relative.CLOSED, "reap_at", *DONE)
-"""Columns that CLOSE may change where it files no letter."""
 ATTEMPT_OF = {
     "nonce": "nonce",
     "submission": "submission",
@@ -60,49 +42,28 @@ ATTEMPT_OF = {
     "ended_at": "closed_at",
 }
 """The job's columns that describe its attempt, once it is closed: `celery_replay.facts.attempt_of`."""
+GROUP_OF = {
+    "group_id": "group_id",
+    "operation": "operation",
+    "reason": "reason",
+    "error_type": "error_type",
+    "frames": "frames",
+    "error_message": "error_message",
+    "newest": "submission",
+    "filed": "1",
+    "unresolved": "1",
+    "first_seen": "last_failed",
+    "last_seen": "last_failed",
+}
+"""The letter's columns that describe its group: `celery_replay.dead_letters.group_of`."""
 _UNPARKED = f"NOT EXISTS (SELECT 1 FROM {ROWS.name} WHERE submission = %s)"
 _CLAIMED = f"SELECT 1 FROM {STEPS.name} WHERE scope = %s AND state = '{StepState.CLAIMED}'"
+_EVER_CLAIMED = f"SELECT 1 FROM {STEPS.name} WHERE scope = %s"
+_FILED = f"SELECT 1 FROM {LETTERS.name} WHERE submission = %s"
 _OWN = f"submission = %s AND nonce = %s AND claim IS NOT DISTINCT FROM %s AND status = '{Outcome.OPEN}'"
+OWNER = JOBS.values(("submission", "nonce", "claim"))
 LIMIT = 8
 """Chunks, blobs or steps that go along with a statement; more take the long way."""
-
-
-class Values:
-    """How a job's columns get into a statement: as parameters, some as distances from the clock; or as literals.
-
-    A parameter costs a microsecond on its way, and most columns of a job that nothing has happened to are the same.
-
-    Args:
-        names: the columns.
-        moving: those whose parameter is a distance from the clock.
-        fixed: those that are written into the statement, with what they are.
-    """
-
-    def __init__(self, names: Sequence[str], moving: Sequence[str], fixed: Mapping[str, Any]) -> None:
-        given = [name for name in names if name not in fixed]
-        self._fixed = attrgetter(*fixed)
-        self._wanted = tuple(fixed.values())
-        self._given = JOBS.values(given)
-        self.sql = {name: "%s + clock.now" if name in moving else "%s" for name in given}
-        self.sql.update((name, _literal(JOBS.encode(name, value))) for name, value in fixed.items())
-
-    def apply(self, job: Job) -> bool:
-        """Are the job's fixed columns what the statement says?"""
-        return bool(self._fixed(job) == self._wanted)
-
-    def parameters(self, job: Job) -> list[Any]:
-        """Return the parameters, in the order of `sql`."""
-        return self._given(job)
-
-
-def _literal(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
-    return str(value) if isinstance(value, int) else f"'{value}'"
-
-
-OPENED = Values(JOBS.columns, (*relative.OPENED, "reap_at"), FRESH)
-CLOSED = Values(CLOSING, (*relative.CLOSED, "reap_at"), DONE)
 
 
 class Shortcuts:
@@ -115,28 +76,89 @@ class Shortcuts:
         self._clock = f"clock AS MATERIALIZED (SELECT {clock} AS now)"
         self.opening = self._opening()
         self.closing = cache(self._closing)
+        self.filing = cache(self._filing)
         self.claiming = self._claiming()
 
     def clock(self) -> list[Micros]:
         """Return the parameter that replaces the store's clock, if one does."""
         return [] if self._now is None else [self._now()]
 
+    def close(
+        self, job: Job, after: Facts, steps: Sequence[StepRecord], chunks: Sequence[Chunk]
+    ) -> tuple[str, list[Any]] | None:
+        """Return the statement, with its parameters, that closes a job which is alone; None where none does.
+
+        Args:
+            after: what the rules make of it at time zero.
+        """
+        counts, values = _along(chunks, steps)
+        if after.job is None or max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in steps):
+            return None
+        submission, nonce, claim = OWNER(job)
+        owner = (submission, nonce, claim, submission, claim or submission)
+        if after.letter is not None:
+            return None if steps else self._file(after.job, after.letter, owner, counts, values)
+        if not CLOSED.apply(after.job):
+            return None
+        settled = (step.step_id for step in steps)
+        return self.closing(*counts), [*self.clock(), *CLOSED.parameters(after.job), *owner, *settled, *values]
+
+    def _file(
+        self, job: Job, letter: Letter, owner: Sequence[Any], counts: tuple[int, int, int], values: Sequence[Any]
+    ) -> tuple[str, list[Any]] | None:
+        failed = evolve(job, letter=True)
+        # The statement sees to it that there are no steps.
+        letter = evolve(letter, effect=dead_letters.effect_of(job, letter.message, ()))
+        if not (job.status.failing and FAILED.apply(failed) and FILED.apply(letter)):
+            return None
+        parameters = [
+            *self.clock(),
+            *FAILED.parameters(failed),
+            *owner,
+            owner[0],
+            *values,
+            *FILED.parameters(letter),
+            *[LETTERS.encode("group_id", letter.group_id)] * 2,
+        ]
+        return self.filing(*counts[:2]), parameters
+
     def _opening(self) -> str:
         job = self._insert(JOBS, OPENED.sql, "clock")
         return f"WITH {self._clock} {job} WHERE {_UNPARKED} ON CONFLICT DO NOTHING RETURNING started_at"
 
     def _closing(self, chunks: int, blobs: int, steps: int) -> str:
-        name = self._sql.dialect.name
-        news = ", ".join(f"{name(column)} = {value}" for column, value in CLOSED.sql.items())
         settled = f" AND step_id NOT IN ({self._sql.marks(steps)})" if steps else ""
-        alone = f"{_OWN} AND NOT waiters AND NOT letter AND {_UNPARKED} AND NOT EXISTS ({_CLAIMED}{settled})"
+        parts = [*self._work(CLOSED, f"{_CLAIMED}{settled}"), *self._along(chunks, blobs, steps)]
+        return f"WITH {', '.join(parts)} SELECT 1 FROM work"
+
+    def _work(self, news: Values[Job], unless: str) -> list[str]:
+        name = self._sql.dialect.name
+        changes = ", ".join(f"{name(column)} = {value}" for column, value in news.sql.items())
+        alone = f"{_OWN} AND NOT waiters AND NOT letter AND {_UNPARKED} AND NOT EXISTS ({unless})"
         kept = ", ".join(f"job.{name(column)}" for column in ATTEMPT_OF.values())
         attempt = {**{ended: name(column) for ended, column in ATTEMPT_OF.items()}, "note": "''"}
-        parts = [
+        return [
             self._clock,
-            f"work AS (UPDATE {JOBS.name} AS job SET {news} FROM clock WHERE {alone} RETURNING {kept})",
-            f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work')})",
-            *self._along(chunks, blobs, steps),
+            f"work AS (UPDATE {JOBS.name} AS job SET {changes} FROM clock WHERE {alone} RETURNING {kept})",
+            f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work')} RETURNING 1)",
+        ]
+
+    def _filing(self, chunks: int, blobs: int) -> str:
+        dialect = self._sql.dialect
+        groups = f"SELECT group_id FROM {GROUPS.name} WHERE group_id = %s"
+        free = f"EXISTS (SELECT 1 FROM mine) OR NOT EXISTS ({groups})"
+        tally = f"{self._insert(GROUPS, GROUP_OF, 'letter')} WHERE {free}{counted(dialect)}"
+        uncounted = f"{self._insert(UNCOUNTED, GROUP_OF, 'letter')} WHERE NOT EXISTS (SELECT 1 FROM tally)"
+        hour = f"last_seen - mod(last_seen, {HOUR})"
+        bar = f"SELECT group_id || ':' || ({hour}), group_id, {hour}, 1 FROM tally"
+        parts = [
+            *self._work(FAILED, f"{_EVER_CLAIMED} UNION ALL {_FILED}"),
+            *self._along(chunks, blobs, 0),
+            f"letter AS ({self._insert(LETTERS, FILED.sql, 'clock, work')} RETURNING *)",
+            f"mine AS MATERIALIZED ({groups}{dialect.skip_locked})",
+            f"tally AS ({tally} RETURNING group_id, last_seen)",
+            f"bar AS (INSERT INTO {TREND} ({BAR}) {bar}{grown(dialect)})",
+            f"uncounted AS ({uncounted})",
         ]
         return f"WITH {', '.join(parts)} SELECT 1 FROM work"
 
@@ -166,10 +188,10 @@ class Shortcuts:
 
     def _beside(self, table: Table[Any]) -> str:
         insert = self._insert(table, dict.fromkeys(table.columns, "%s"), "work")
-        return insert + self._sql.dialect.upsert(table.key, table.columns)
+        return f"{insert}{self._sql.dialect.upsert(table.key, table.columns)} RETURNING 1"
 
 
-def along(chunks: Sequence[Chunk], steps: Sequence[StepRecord]) -> tuple[tuple[int, int, int], list[Any]]:
+def _along(chunks: Sequence[Chunk], steps: Sequence[StepRecord]) -> tuple[tuple[int, int, int], list[Any]]:
     """Return how many chunks, blobs and steps go along, and their values."""
     blobs = blobs_of(chunks)
     values = [value for chunk in chunks for value in CHUNKS.row(chunk)]

@@ -9,6 +9,10 @@ from .dialects import Dialect
 from .tables import Table
 
 
+BY_CLAIM = " ORDER BY claimed_at, step_id"
+"""The order of steps."""
+
+
 class Statements:
     """The statements of one dialect."""
 

@@ -16,7 +16,6 @@ from celery_replay.exceptions import StoreError, StoreUnavailable
 from celery_replay.facts import Facts
 from celery_replay.lifecycle import Ending
 from celery_replay.records import Chunk, Job, StepRecord, evolve
-from celery_replay.states import StepState
 from celery_replay.stores.base import Store
 from celery_replay.stores.reading import Reader
 from celery_replay.stores.units import Contention, Unit
@@ -26,14 +25,14 @@ from .connections import Link, Pool
 from .dialects import dialect_of
 from .models import ProcessedJob
 from .readers import SqlReader
-from .shortcuts import CLOSED, LIMIT, OPENED, Shortcuts, along
+from .shortcuts import OWNER, Shortcuts
 from .statements import Statements
 from .tables import JOBS, STEPS
 from .troubles import Trouble
 from .units import SqlUnit
+from .values import OPENED
 
 T = TypeVar("T")
-_OWNER = JOBS.values(("submission", "nonce", "claim"))
 
 
 class DjangoStore(Store):
@@ -176,7 +175,7 @@ class DjangoStore(Store):
 
     @contextmanager
     def _read(self) -> Iterator[Reader]:
-        yield SqlReader(lambda sql, values: self._run(lambda link: link.rows(sql, values)), self._statements)
+        yield SqlReader(lambda sql, values: self._run(lambda link: link.look(sql, values)), self._statements)
 
     def _admit_new(self, ask: Ask) -> Admission | None:
         shortcuts = self._shortcuts
@@ -192,35 +191,20 @@ class DjangoStore(Store):
         return None if now is None else evolve(answer, facts=Facts(job=relative.opened(job, now)))
 
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
-        shortcuts = self._shortcuts
-        # A failure files a letter, and that is the rules' work on what is stored.
-        # So does a replay's success resolve one.
-        if shortcuts is None or ending.outcome.failing or job.original or job.canvas_until or job.reserved_until:
+        # What a replay does to its original's letter is the rules' work on what is stored.
+        if self._shortcuts is None or job.original or job.canvas_until or job.reserved_until:
             return False
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
-        closed = closing.facts.job
-        if not (closing.accepted and closing.ended) or closing.facts.letter is not None:
+        if not (closing.accepted and closing.ended):
             return False
-        if closed is None or not CLOSED.apply(closed):
-            return False
-        counts, values = along(chunks, ending.steps)
-        if max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in ending.steps):
-            return False
-        submission, nonce, claim = _OWNER(job)
-        parameters = [
-            *shortcuts.clock(),
-            *CLOSED.parameters(closed),
-            *(submission, nonce, claim, submission, claim or submission),
-            *(step.step_id for step in ending.steps),
-            *values,
-        ]
-        return self._decide(shortcuts.closing(*counts), parameters) is not None
+        statement = self._shortcuts.close(job, closing.facts, ending.steps, chunks)
+        return statement is not None and self._decide(*statement) is not None
 
     def _claim_new(self, job: Job, step: StepRecord) -> bool:
         if self._shortcuts is None:
             return False
         row = STEPS.row(evolve(step, claimed_at=relative.ZERO))
-        parameters = [*self._shortcuts.clock(), *_OWNER(job), step.step_id, *row]
+        parameters = [*self._shortcuts.clock(), *OWNER(job), step.step_id, *row]
         return self._decide(self._shortcuts.claiming, parameters) is not None
 
     def _decide(self, sql: str, parameters: Sequence[Any]) -> Micros | None:

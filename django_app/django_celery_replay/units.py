@@ -14,9 +14,9 @@ from . import blobs
 from .batches import advance, prune
 from .connections import Link
 from .models import Lead
-from .statements import Statements
+from .statements import BY_CLAIM, Statements
 from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
-from .tallies import Tallies
+from .tallies import Tallies, count_up
 
 R = TypeVar("R", Job, Row, Letter)
 
@@ -64,7 +64,7 @@ class SqlUnit(Unit):
 
     def steps(self, scope: str) -> Sequence[StepRecord]:
         """Read the steps of a key or job, in the order of their claims."""
-        sql = self._sql.select(STEPS, ("scope",), " ORDER BY claimed_at, step_id")
+        sql = self._sql.select(STEPS, ("scope",), BY_CLAIM)
         return [STEPS.read(row) for row in self._link.rows(sql, [STEPS.encode("scope", scope)])]
 
     def history(self, submission: str) -> Sequence[HistoryEntry]:
@@ -198,6 +198,10 @@ class SqlUnit(Unit):
             batch = [JOBS.encode("submission", s) for s in submissions[start : start + 500]]
             done.update(advance(self._link, self._sql, batch))
         return [s for s in submissions if JOBS.encode("submission", s) not in done]
+
+    def count_up(self, limit: int) -> int:
+        """Count what was filed uncounted."""
+        return count_up(self._link, self._sql, limit)
 
     def prune(self, limit: int) -> int:
         """Delete old records."""

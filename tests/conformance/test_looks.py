@@ -101,6 +101,7 @@ def test_letters_are_found_by_reason_and_state(store: Store) -> None:
         ("%", ["message"]),
         ("CARD", []),
         ("_", []),
+        ("\\", []),
         ("'", []),
     ],
 )

@@ -29,6 +29,7 @@ TABLES: list[tuple[type, str]] = [
     (records.StepRecord, "StepRecord"),
     (records.Chunk, "TraceChunk"),
     (records.Group, "LetterGroup"),
+    (records.Group, "UncountedLetter"),
     (records.HistoryEntry, "HistoryEntry"),
 ]
 DERIVED = {"reap_at", "step_id", "chunk_id"}
@@ -104,6 +105,12 @@ QUERIES: dict[str, str] = {
     "replay_letter_group": (
         "SELECT * FROM {letter} WHERE group_id = 'x' ORDER BY last_failed DESC, submission DESC LIMIT 100"
     ),
+    **{
+        f"replay_letter_{name}": (
+            f"SELECT * FROM {{letter}} WHERE {column} = 'x' ORDER BY last_failed DESC, submission DESC LIMIT 100"
+        )
+        for name, column in {"reason": "reason", "effect": "effect", "operation": "operation_id"}.items()
+    },
     "replay_group_newest": (
         "SELECT * FROM {group} WHERE unresolved > 0 ORDER BY last_seen DESC, group_id DESC LIMIT 100"
     ),

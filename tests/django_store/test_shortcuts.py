@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -12,13 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from celery_replay.admission import Ask
 from celery_replay.clock import SECOND
 from celery_replay.facts import attempt_of
-from celery_replay.states import AckMode, Outcome, StepState, Verdict
+from celery_replay.states import AckMode, Effect, Outcome, StepState, Verdict
 from celery_replay.stores.base import Store
 from django_celery_replay.connections import Link
+from django_celery_replay.models import LetterTrend
 from django_celery_replay.store import DjangoStore
-from django_celery_replay.tables import ATTEMPTS, CHUNKS, JOBS, LETTERS, ROWS, STEPS
+from django_celery_replay.tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED
 from tests.django_store.builders import ask, chunk, delivery, ending, step
 from tests.support.django_stores import database_alias
 
@@ -75,11 +78,41 @@ def run(store: DjangoStore, claims: bool = False) -> None:
     assert accepted
 
 
+def fail(store: DjangoStore) -> Ask:
+    of = ask()
+    job = store.open(of).facts.job
+    assert store.close(job, ending(of, Outcome.FAILED), [chunk(of)]) == (True, ())
+    return of
+
+
 def test_a_job_costs_two_round_trips(postgres_store: DjangoStore) -> None:
     warm(postgres_store)
     with round_trips(postgres_store) as count:
         run(postgres_store)
         assert count() == 2
+
+
+def test_a_letter_costs_one_round_trip_beyond_the_jobs_opening(postgres_store: DjangoStore) -> None:
+    for _ in range(5):
+        fail(postgres_store)
+    with round_trips(postgres_store) as count:
+        of = fail(postgres_store)
+        assert count() == 2
+    letter = postgres_store.letter(of.delivery.submission)
+    assert letter is not None
+    assert [(group.group_id, group.filed) for group in postgres_store.groups()] == [(letter.group_id, 6)]
+
+
+def test_a_letter_tells_of_messages_and_steps_as_on_the_long_way(postgres_store: DjangoStore) -> None:
+    of = ask()
+    job = postgres_store.open(of).facts.job
+    assert job is not None
+    postgres_store.claim_step(job, step(of), of.delivery)
+    settled = (step(of, state=StepState.SETTLED),)
+    assert postgres_store.close(job, ending(of, Outcome.FAILED, steps=settled)) == (True, ())
+    letter = postgres_store.letter(of.delivery.submission)
+    assert letter is not None
+    assert (letter.effect, letter.message) == (Effect.PROVEN, of.delivery.message())
 
 
 def test_a_side_effect_costs_one_round_trip(postgres_store: DjangoStore) -> None:
@@ -149,6 +182,7 @@ options = st.fixed_dictionaries(
         "generation": st.integers(0, 1),
         "published_at": st.sampled_from([None, NOW - SECOND]),
         "expires_at": st.sampled_from([None, None, None, NOW + SECOND]),
+        "original": st.sampled_from([None, None, None, "other"]),
     }
 )
 ends = st.fixed_dictionaries(
@@ -159,6 +193,8 @@ ends = st.fixed_dictionaries(
                 Outcome.SUCCEEDED,
                 Outcome.RETRY_SCHEDULED,
                 Outcome.FAILED,
+                Outcome.FAILED,
+                Outcome.ROLLED_BACK,
                 Outcome.IGNORED,
                 Outcome.INTERRUPTED,
                 Outcome.REQUEUED,
@@ -200,8 +236,9 @@ def _lasting(kind: type[DjangoStore], alias: str) -> tuple[DjangoStore, list[int
 
 
 def _empty(link: Link) -> None:
-    for table in (JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS):
-        link.change(f"DELETE FROM {table.name}")
+    tables = (JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS, GROUPS, UNCOUNTED, HISTORY)
+    for name in (*(table.name for table in tables), LetterTrend._meta.db_table):
+        link.change(f"DELETE FROM {name}")
 
 
 def _play(
@@ -263,4 +300,7 @@ def _records(store: DjangoStore, of: Any) -> list[Any]:
     names = ("s", "other", "waiter")
     looks = (store.job, store.row, store.letter, store.attempts)
     found: list[Any] = [list(store.chunks(of.trace_id)), list(store.steps(of.identity)), store.blob("b0")]
+    groups = store.groups(unresolved=False)
+    happened = [replace(entry, entry_id="") for entry in store.history(submission="s")]
+    found += [groups, store.trend([group.group_id for group in groups], 0), happened]
     return found + [look(name) for name in names for look in looks]

@@ -7,7 +7,7 @@ database whose transactions guard an effect.
 from __future__ import annotations
 
 from .guards import Fence, Marker
-from .journal import Blob, BlobUse, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk
+from .journal import Blob, BlobUse, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk, UncountedLetter
 from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "SchemaInfo",
     "StepRecord",
     "TraceChunk",
+    "UncountedLetter",
 ]

@@ -98,6 +98,9 @@ class DeadLetter(models.Model):
             models.Index(fields=["state", "last_failed"], name="replay_letter_state"),
             models.Index(fields=["operation", "last_failed"], name="replay_letter_task"),
             models.Index(fields=["group_id", "last_failed"], name="replay_letter_group"),
+            models.Index(fields=["reason", "last_failed"], name="replay_letter_reason"),
+            models.Index(fields=["effect", "last_failed"], name="replay_letter_effect"),
+            models.Index(fields=["operation_id", "last_failed"], name="replay_letter_operation"),
         ]
         permissions = [
             ("triage_deadletter", "Can assign, note, quarantine, edit and discard dead letters"),
@@ -128,6 +131,28 @@ class LetterGroup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.operation}: {self.error_type or self.reason}"
+
+
+class UncountedLetter(models.Model):
+    """A letter that was filed while others counted in its group: its group as it would be with this letter alone.
+
+    Who files a letter does not wait for the row that all letters of one cause want.
+    """
+
+    newest = TokenField(max_length=255, primary_key=True)
+    group_id = TokenField(max_length=64)
+    operation = TokenField(max_length=255)
+    reason = TokenField(max_length=32)
+    error_type = TokenField(max_length=255)
+    frames = models.TextField()
+    error_message = models.TextField()
+    filed = models.BigIntegerField()
+    unresolved = models.BigIntegerField()
+    first_seen = MicrosecondsField()
+    last_seen = MicrosecondsField()
+
+    def __str__(self) -> str:
+        return str(self.newest)
 
 
 class LetterTrend(models.Model):

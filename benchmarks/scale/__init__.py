@@ -1,0 +1,1 @@
+"""What it costs to look at, and to add to, a million dead letters."""
