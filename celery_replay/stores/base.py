@@ -17,7 +17,7 @@ from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
 from ..facts import Change, Delivery, Facts
 from ..lifecycle import Ending, News
-from ..records import Chunk, Failure, Job, Letter, Row, StepRecord, evolve
+from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
 from ..states import Outcome, RowStatus, StepState
 from .reading import Readable
 from .triage import Triage

@@ -19,7 +19,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celery_replay.exceptions import StoreUnavailable
 
-
 _NOTHING: Mapping[str, Any] = {}
 
 

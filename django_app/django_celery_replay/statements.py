@@ -8,7 +8,6 @@ from typing import Any
 from .dialects import Dialect
 from .tables import Table
 
-
 BY_CLAIM = " ORDER BY claimed_at, step_id"
 """The order of steps."""
 

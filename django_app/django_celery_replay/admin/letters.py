@@ -22,7 +22,7 @@ from .display import NONE, badge, column, moment, short_moment, shown, stored_ba
 from .facts import Group, attempt_lines, evidence, step_lines
 from .filters import LetterStates, ReasonFilter
 from .pages import RecordAdmin
-from .reading import LINES, attempts, beginning, jobs_beginning, one, steps
+from .reading import LINES, attempts, jobs_beginning, one, steps
 
 
 @admin.register(models.DeadLetter)
