@@ -142,7 +142,7 @@ class Reader:
             except Mismatch:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.3)
+                time.sleep(0.7)
             else:
                 return
 

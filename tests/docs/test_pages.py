@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import kombu
@@ -48,8 +50,9 @@ def test_a_page_works_as_it_is_written(page: str, reader: Reader) -> None:
 
 
 def _each_effect_once(shop: Path) -> None:
-    done = (shop / "outside.log").read_text().split()
-    assert sorted(done) == ["label-5", "mail-5", "pickup-5", "points-5"]
+    assert sorted((shop / "outside.log").read_text().split()) == ["label-5", "mail-5", "pickup-5"]
+    with closing(sqlite3.connect(shop / "db.sqlite3")) as database:
+        assert database.execute("SELECT points FROM shop_customer").fetchall() == [(10,)]
 
 
 _AFTERWARDS = {"README.md": _each_effect_once}
