@@ -52,7 +52,11 @@ def make_stage(
     return lend
 
 
-@pytest.fixture(scope="session", params=["redis", "django-db"])
+RESULTS = "django_celery_replay.results:DatabaseBackend"
+"""Our own backend for results in Django's database."""
+
+
+@pytest.fixture(scope="session", params=["redis", RESULTS], ids=["redis", "django"])
 def canvas(request: pytest.FixtureRequest, make_stage: StageMaker) -> Iterator[Stage]:
     """Lend a worker with everything that canvases need, on each result backend."""
     options = {} if request.param == "redis" else {"backend": request.param}
