@@ -12,7 +12,6 @@ from django.apps import apps
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.migrations.executor import MigrationExecutor
 
 from celery_replay.clock import Micros
 from django_celery_replay.connections import private_connection
@@ -77,10 +76,6 @@ def direct_connection(alias: str) -> BaseDatabaseWrapper:
 
 
 def _migrate(alias: str) -> None:
-    connection = direct_connection(alias)
-    executor = MigrationExecutor(connection)
-    executor.migrate(executor.loader.graph.leaf_nodes(APP))
-    connection.close()
-    # Its migrations look for the connection by its alias.
-    call_command("migrate", RESULTS, database=alias, verbosity=0)
+    for app in (APP, RESULTS):
+        call_command("migrate", app, database=alias, verbosity=0)
     connections[alias].close()
