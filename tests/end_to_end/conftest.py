@@ -52,6 +52,18 @@ def make_stage(
     return lend
 
 
+@pytest.fixture(scope="module", params=["postgresql", "mariadb", "sqlite"])
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Lend what makes a stage's database one of a kind, each after the other."""
+    if request.param == "mariadb":
+        for url in servers.mariadb_url():
+            yield {"database": url}
+    elif request.param == "sqlite":
+        yield {"database": f"sqlite:///{tmp_path_factory.mktemp('database')}/db.sqlite3"}
+    else:
+        yield {}
+
+
 RESULTS = "django_celery_replay.results:DatabaseBackend"
 """Our own backend for results in Django's database."""
 

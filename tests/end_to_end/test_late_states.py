@@ -14,14 +14,13 @@ from tests.end_to_end.stage import Stage, fresh, references, wait_for
 from tests.end_to_end.test_canvas_chords import _chord
 
 
-@pytest.fixture(scope="module", params=["postgresql", "sqlite"])
+@pytest.fixture(scope="module")
 def late(
-    request: pytest.FixtureRequest, make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory
+    database: dict[str, str], make_stage: StageMaker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Stage, Path]]:
     """Lend a worker whose jobs can be stopped, and the folder that tells where."""
     folder = tmp_path_factory.mktemp("late")
-    options = {"database": f"sqlite:///{folder}/db.sqlite3"} if request.param == "sqlite" else {}
-    with make_stage("results_app", backend=RESULTS, **options) as lent:
+    with make_stage("results_app", backend=RESULTS, **database) as lent:
         lent.start(concurrency=3, env={"REPLAY_TEST_KILLS": str(folder)})
         yield lent, folder
 
