@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -18,10 +18,14 @@ from .failures import failure_json
 from .headers import Stamp
 from .serialization import digest
 from .signals import observe_failure
+from .signatures import frozen_id, parts_of
 from .states import Outcome, Reason
 
 publishing: ContextVar[Any] = ContextVar("celery_replay_publishing", default=None)
 """The task whose `apply_async` is running: the signal does not tell of which app it is."""
+
+sending: ContextVar[Mapping[str, Any] | None] = ContextVar("celery_replay_sending", default=None)
+"""The chord's body that a result backend of ours sends, maybe not for the first time, and from any process."""
 
 _RECEPTION = ("replay_received_at", "content_type")
 """What our request class adds to a received message's fields."""
@@ -86,7 +90,7 @@ def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | N
     if attempt is None:
         trace_id = new_id()
         return Stamp(
-            submission=new_id(),
+            submission=_submission(name, table, attempt),
             trace_id=trace_id,
             correlation_id=trace_id,
             first_request_at=now,
@@ -95,7 +99,7 @@ def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | N
             fingerprint=fingerprint,
         )
     return Stamp(
-        submission=_child(name, table, attempt),
+        submission=_submission(name, table, attempt),
         trace_id=new_id(),
         correlation_id=attempt.stamp.correlation_id,
         causation_id=attempt.submission,
@@ -106,16 +110,15 @@ def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | N
     )
 
 
-def _child(name: str, table: dict[str, Any], attempt: Attempt) -> str:
-    """Name a child: at random from the body, by derivation from the tracer, whose work may be done again."""
-    if attempt.closed is None:
-        return new_id()
-    chord = attempt.request.chord
-    body_id = ((chord or {}).get("options") or {}).get("task_id")
-    if body_id is not None and body_id == table.get("id"):
-        # Whichever member comes last publishes the body: it is named by what all of them know.
-        return digest("chord", str(body_id))
-    return attempt.derived_submission(name)
+def _submission(name: str, table: dict[str, Any], attempt: Attempt | None) -> str:
+    """Name a job: at random from outside or a body, by derivation from the tracer, whose work may be done again."""
+    by_tracer = attempt is not None and attempt.closed is not None
+    body = sending.get() or (attempt.request.chord if attempt is not None and by_tracer else None)
+    task_id = table.get("id")
+    if body and task_id and task_id in map(frozen_id, parts_of(body)):
+        # Whichever member comes last publishes the body: its tasks are named by what all of them know.
+        return digest("chord", str(task_id))
+    return attempt.derived_submission(name) if attempt is not None and by_tracer else new_id()
 
 
 def _identify(name: str, body: Any) -> tuple[str, str | None]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from django.apps import AppConfig
+from celery.app.backends import by_url
+from celery.exceptions import ImproperlyConfigured
+from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -21,7 +23,9 @@ STORE_IN_BUSINESS_FILE = "celery_replay.E001"
 CORE_TASK_CLASS = "celery_replay.W002"
 BAD_SETTING = "celery_replay.E003"
 UNKNOWN_DATABASE = "celery_replay.E004"
+STOCK_RESULTS = "celery_replay.I005"
 
+RESULTS = "django_celery_replay.results:DatabaseBackend"
 _SPELLING = "In a Django project settings are spelled CELERY_REPLAY_…."
 
 
@@ -77,7 +81,7 @@ def _file(alias: str) -> Path | None:
 def check_apps(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check the project's Celery app, if it is loaded by now."""
     app = celery_app()
-    return [] if app is None else [*_bad_settings(app), *_core_classes(app)]
+    return [] if app is None else [*_bad_settings(app), *_core_classes(app), *_stock_results(app)]
 
 
 def _bad_settings(app: Any) -> Iterator[checks.CheckMessage]:
@@ -101,3 +105,30 @@ def _core_classes(app: Any) -> Iterator[checks.CheckMessage]:
             ),
             id=CORE_TASK_CLASS,
         )
+
+
+def _stock_results(app: Any) -> Iterator[checks.CheckMessage]:
+    from celery_replay.task import ReplayTask as CoreTask
+
+    if issubclass(app.Task, CoreTask) and apps.is_installed("django_celery_results") and _is_stock(app):
+        yield checks.Info(
+            "Celery's results are kept by django-celery-results' own backend, which counts a chord's parts down.",
+            hint=(
+                "A worker that dies at a chord's end can leave it waiting for ever. Our subclass counts by task id, on "
+                f'the same tables: CELERY_RESULT_BACKEND = "{RESULTS}", for all workers at once.'
+            ),
+            id=STOCK_RESULTS,
+        )
+
+
+def _is_stock(app: Any) -> bool:
+    from django_celery_results.backends import DatabaseBackend as Stock
+
+    from .results import DatabaseBackend
+
+    try:
+        backend, _ = by_url(app.conf.result_backend, app.loader)
+    except (ImportError, ImproperlyConfigured):
+        # Celery says what is wrong with it.
+        return False
+    return issubclass(backend, Stock) and not issubclass(backend, DatabaseBackend)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from django.db import connections
+from celery import Celery
+from django.db import connections, router
 from pytest_django.plugin import DjangoDbBlocker
 
+from django_celery_replay.results import DatabaseBackend
 from django_celery_replay.store import DjangoStore
 from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
 
@@ -65,4 +68,26 @@ def postgres_business(postgres_dsn: str) -> Iterator[str]:
     alias = database_alias(postgres_dsn)
     empty_tables(alias)
     yield alias
+    connections[alias].close()
+
+
+class _Everything:
+    """Sends all models to one database."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def db_for_read(self, model: Any, **hints: Any) -> str:
+        return self.alias
+
+    db_for_write = db_for_read
+
+
+@pytest.fixture
+def results(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DatabaseBackend]:
+    """Lend an empty result backend."""
+    alias = database_alias(database_url)
+    empty_tables(alias)
+    monkeypatch.setattr(router, "routers", [_Everything(alias)])
+    yield DatabaseBackend(app=Celery("results", set_as_current=False))
     connections[alias].close()

@@ -78,3 +78,23 @@ def test_a_bad_setting_is_an_error(no_app: None) -> None:
     app = Celery(set_as_current=False)
     app.conf.replay_lease_ttl = "soon"
     assert ids(app) == ["celery_replay.E003"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "found"),
+    [
+        ("django-db", ["celery_replay.I005"]),
+        ("django_celery_results.backends:DatabaseBackend", ["celery_replay.I005"]),
+        ("django_celery_replay.results:DatabaseBackend", []),
+        ("cache+memory://", []),
+        ("redis://localhost", []),
+        ("no.such:Backend", []),
+        (None, []),
+    ],
+)
+def test_the_stock_backend_for_results_is_hinted_at(no_app: None, backend: str | None, found: list[str]) -> None:
+    assert ids(Celery(task_cls=ReplayTask, backend=backend, set_as_current=False)) == found
+
+
+def test_the_stock_backend_is_no_business_of_ours_where_tasks_are_not(no_app: None) -> None:
+    assert ids(Celery(backend="django-db", set_as_current=False)) == []

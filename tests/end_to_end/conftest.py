@@ -52,7 +52,23 @@ def make_stage(
     return lend
 
 
-@pytest.fixture(scope="session", params=["redis", "django-db"])
+@pytest.fixture(scope="module", params=["postgresql", "mariadb", "sqlite"])
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Lend what makes a stage's database one of a kind, each after the other."""
+    if request.param == "mariadb":
+        for url in servers.mariadb_url():
+            yield {"database": url}
+    elif request.param == "sqlite":
+        yield {"database": f"sqlite:///{tmp_path_factory.mktemp('database')}/db.sqlite3"}
+    else:
+        yield {}
+
+
+RESULTS = "django_celery_replay.results:DatabaseBackend"
+"""Our own backend for results in Django's database."""
+
+
+@pytest.fixture(scope="session", params=["redis", RESULTS], ids=["redis", "django"])
 def canvas(request: pytest.FixtureRequest, make_stage: StageMaker) -> Iterator[Stage]:
     """Lend a worker with everything that canvases need, on each result backend."""
     options = {} if request.param == "redis" else {"backend": request.param}

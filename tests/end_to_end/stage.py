@@ -193,13 +193,17 @@ def stage(app: str, folder: Path, *, admin_dsn: str, template: str, **options: A
 
     Args:
         app: the module below `tests.end_to_end.apps`.
-        options: those of `Stage`; a `database` that is given is SQLite's, and new.
+        options: those of `Stage`; a `database` that is given is new.
     """
     with ExitStack() as stack:
-        database = options.pop("database", None) or project_database.copied(admin_dsn, template, stack)
-        if database.startswith("sqlite"):
+        database = options.pop("database", None)
+        if database is None:
+            database = project_database.copied(admin_dsn, template, stack)
+        elif database.startswith("sqlite"):
             options["django_settings"] = TWO_FILES
             project_database.migrate(database, TWO_FILES, "replay")
+        else:
+            project_database.migrate(database)
         target = stack.enter_context(CountingServer())
         workers = stack.enter_context(worker_pool(folder))
         lent = Stage(app, folder, workers, database=database, target=target, **options)

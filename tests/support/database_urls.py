@@ -14,6 +14,9 @@ def django_database(url: str) -> dict[str, object]:
         KeyError: no engine is known for the scheme.
     """
     parts = urlsplit(url)
+    if parts.scheme == "mysql":
+        # Lets PyMySQL be what Django takes for its driver.
+        from tests.support import mariadb_server  # noqa: F401
     entry: dict[str, object] = {
         "ENGINE": f"django.db.backends.{ENGINES[parts.scheme]}",
         "NAME": unquote(parts.path[1:]),

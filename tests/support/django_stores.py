@@ -9,9 +9,9 @@ import hashlib
 from collections.abc import Callable
 
 from django.apps import apps
+from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.migrations.executor import MigrationExecutor
 
 from celery_replay.clock import Micros
 from django_celery_replay.connections import private_connection
@@ -19,12 +19,13 @@ from django_celery_replay.store import DjangoStore
 from tests.support.database_urls import django_database
 
 APP = "django_celery_replay"
+RESULTS = "django_celery_results"
 _migrated: set[str] = set()
 _stores: list[DjangoStore] = []
 
 
 def database_alias(url: str) -> str:
-    """Make a database known to Django, with our tables; return its alias."""
+    """Make a database known to Django, with our tables and those for Celery's results; return its alias."""
     alias = "at_" + hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     if alias not in connections.settings:
         entry = django_database(url)
@@ -59,9 +60,10 @@ def close_stores() -> None:
 
 
 def empty_tables(alias: str) -> None:
-    """Delete all records of celery-replay."""
+    """Delete all records of celery-replay, and all results."""
     connection = direct_connection(alias)
-    tables = [m._meta.db_table for m in apps.get_app_config(APP).get_models() if m.__name__ != "SchemaInfo"]
+    models = [model for app in (APP, RESULTS) for model in apps.get_app_config(app).get_models()]
+    tables = [model._meta.db_table for model in models if model.__name__ != "SchemaInfo"]
     with connection.cursor() as cursor:
         for table in tables:
             cursor.execute(f"DELETE FROM {table}")
@@ -74,7 +76,6 @@ def direct_connection(alias: str) -> BaseDatabaseWrapper:
 
 
 def _migrate(alias: str) -> None:
-    connection = direct_connection(alias)
-    executor = MigrationExecutor(connection)
-    executor.migrate(executor.loader.graph.leaf_nodes(APP))
-    connection.close()
+    for app in (APP, RESULTS):
+        call_command("migrate", app, database=alias, verbosity=0)
+    connections[alias].close()

@@ -94,6 +94,44 @@ def test_jobs_run_over_the_memory_store_without_the_optional_packages():
     assert out == "succeeded ['paid']\n"
 
 
+def test_the_django_app_works_without_the_package_that_its_result_backend_extends():
+    out = run(
+        """
+        import importlib, pkgutil, sys
+
+        class Blocker:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] == "django_celery_results":
+                    raise ImportError(f"blocked: {name}")
+
+        sys.meta_path.insert(0, Blocker())
+        sys.path.insert(0, "django_app")
+        import django
+        from django.conf import settings
+        settings.configure(
+            INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "django_celery_replay"],
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        )
+        django.setup()
+        from celery import Celery
+        from django.core.checks import run_checks
+        import django_celery_replay
+        for module in pkgutil.iter_modules(django_celery_replay.__path__, "django_celery_replay."):
+            if not module.name.endswith((".results", ".admin")):
+                importlib.import_module(module.name)
+        app = Celery("bare", task_cls="django_celery_replay:ReplayTask", backend="cache+memory://")
+        print([message.id for message in run_checks()])
+        try:
+            import django_celery_replay.results
+        except ImportError as error:
+            print(error)
+        """,
+        block=False,
+    )
+
+    assert out == "[]\nblocked: django_celery_results\n"
+
+
 def test_the_command_line_works_without_the_optional_packages():
     out = run(
         """

@@ -10,7 +10,9 @@ SCHEMA_VERSION = 1
 def write_version(apps: Any, schema_editor: Any) -> None:
     """Write the version of the records, on the migration's own connection."""
     table = apps.get_model("django_celery_replay", "SchemaInfo")._meta.db_table
-    schema_editor.execute(f"INSERT INTO {table} (id, version) VALUES (1, {SCHEMA_VERSION})")
+    # Not by the schema editor: on MariaDB it takes whatever it executes for a change of the schema.
+    with schema_editor.connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table} (id, version) VALUES (1, {SCHEMA_VERSION})")
 
 
 class Migration(migrations.Migration):

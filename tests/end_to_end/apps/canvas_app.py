@@ -128,6 +128,13 @@ def mortal(reference: str) -> str:
     return reference
 
 
+@app.task(name="poison", acks_late=True, reject_on_worker_lost=True)
+def poison(reference: str) -> None:
+    """Kill its own process, each time."""
+    post("tries", reference)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @app.task(name="counted", acks_late=True, reject_on_worker_lost=True)
 def counted(reference: str) -> str:
     """Be a member that comes again after its worker died, wherever that was."""

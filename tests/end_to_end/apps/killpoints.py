@@ -1,4 +1,4 @@
-"""Places where a process dies because a test wants it to, once for each job.
+"""Places where a process dies or pauses because a test wants it to, once for each job.
 
 A test arms a place with a file in the folder that REPLAY_TEST_KILLS names; reaching the place takes the file away.
 """
@@ -14,15 +14,22 @@ CHILD = "child"
 """Kill this process alone, once its parent knows that it has the job."""
 GROUP = "group"
 """Wait here until the test kills the whole worker."""
+PAUSE = "pause"
+"""Wait here until the test lets it go on."""
 
 
 def arm(folder: Path, point: str, reference: str, how: str) -> None:
-    """Let the process that reaches `point` with this job die, once."""
+    """Let the process that reaches `point` with this job die or pause, once."""
     (folder / f"{point}@{reference}").write_text(how)
 
 
+def let_go(folder: Path, reference: str) -> None:
+    """Let a job's process go on that pauses."""
+    (folder / f"gone_on@{reference}").touch()
+
+
 def arrived(folder: Path, reference: str) -> bool:
-    """Tell whether the job's process waits at its place to be killed."""
+    """Tell whether the job's process waits at its place."""
     return (folder / f"arrived@{reference}").exists()
 
 
@@ -37,7 +44,7 @@ def accepted(reference: str) -> None:
 
 
 def reach(point: str, reference: str) -> None:
-    """Die here if a test wants it."""
+    """Die or pause here if a test wants it."""
     folder = _folder()
     place = folder / f"{point}@{reference}"
     try:
@@ -50,7 +57,11 @@ def reach(point: str, reference: str) -> None:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     (folder / f"arrived@{reference}").touch()
-    time.sleep(600)
+    deadline = time.monotonic() + 600
+    while how == GROUP or not (folder / f"gone_on@{reference}").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{point}@{reference}: forgotten by its test")
+        time.sleep(0.01)
 
 
 def _folder() -> Path:

@@ -11,8 +11,8 @@ from celery.signals import task_postrun, task_success
 from django.db import connection
 
 from celery_replay.attempts import Attempt
-from celery_replay.worker import ReplayRequest
-from tests.end_to_end.apps.killpoints import accepted, reach
+from tests.end_to_end.apps.killpoints import reach
+from tests.end_to_end.apps.observed import ObservedRequest
 from tests.end_to_end.apps.project import EFFECTS_TABLE, exists, make_app, post
 
 ACKNOWLEDGED: dict[str, dict[str, Any]] = {
@@ -77,15 +77,6 @@ def _count_part(backend: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _counted, RedisBackend.on_chord_part_return = RedisBackend.on_chord_part_return, _count_part
-
-
-class ObservedRequest(ReplayRequest):
-    """Tells when the parent has heard from the child that has the job."""
-
-    def on_accepted(self, *args: Any, **kwargs: Any) -> None:
-        """Note it, after Celery has."""
-        super().on_accepted(*args, **kwargs)
-        accepted(str(self.args[0]))
 
 
 app = make_app("mortal")
