@@ -11,7 +11,7 @@ from celery.signals import task_postrun, task_success
 from django.db import connection
 
 from celery_replay.attempts import Attempt
-from celery_replay.worker import ReplayRequest
+from celery_replay.request import ReplayRequest
 from tests.end_to_end.apps.killpoints import accepted, reach
 from tests.end_to_end.apps.project import EFFECTS_TABLE, exists, make_app, post
 
