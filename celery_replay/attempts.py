@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from celery._state import _task_stack
 from celery.backends.base import DisabledBackend
-from celery.exceptions import Reject, WorkerShutdown, WorkerTerminate
 
 from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
 from .clock import SECOND, Micros, moment, new_id
+from .endings import by_its_own_hand, led_to, reason_of
 from .exceptions import OwnershipLost, StoreUnavailable
 from .facts import Delivery
 from .failures import failure_json, failure_of
@@ -67,6 +67,8 @@ class Attempt:
         self.replaced = False
         self.retry_at: Micros | None = None
         """When the retry is due that the body has published."""
+        self.requeues = 0
+        """How often in a row the body has given the message back before."""
         self.unsure = False
         """The store did not answer OPEN: nobody knows whether it did what it was asked."""
         self._ending: Ending | None = None
@@ -74,9 +76,6 @@ class Attempt:
         """Keys of side effects of which this attempt does not know whether they happened."""
         self.published = 0
         """How many messages the tracer has published for this job's canvas."""
-        self.pulse = Pulse(
-            submission=self.stamp.submission, nonce=self.nonce, claim=self.claim, lease_us=self.policy.lease_us
-        )
         self._announces = True
         """Has the end of the canvas to be noted? Where there is none, CLOSE has done so."""
         self._freed: Sequence[Row] = ()
@@ -103,6 +102,13 @@ class Attempt:
             operation=task.name,
             generation=self.generation,
             message=parking.keeper(self.request, args, kwargs, task.serializer, self.policy.told),
+        )
+        self.pulse = Pulse(
+            submission=self.stamp.submission,
+            nonce=self.nonce,
+            claim=self.claim,
+            lease_us=self.policy.lease_us,
+            message=parking.if_it_can_be(self.delivery.message),
         )
 
     # What a task may ask
@@ -171,7 +177,14 @@ class Attempt:
         self._renewed_at = time.monotonic()
         if self.job is not None and self.job.fence:
             self.recorder.about["fence"] = self.job.fence
+        self._recognise(admission.facts.row)
         return admission
+
+    def _recognise(self, row: Row | None) -> None:
+        """Note that the body gave this message back; for the broker, the one that comes now is a new one."""
+        if row is not None and row.requeues:
+            self.requeues = row.requeues
+            self.request.delivery_info["redelivered"] = True
 
     def _ask(self) -> Ask:
         policy, runtime, stamp, request = self.policy, self.runtime, self.stamp, self.request
@@ -228,7 +241,7 @@ class Attempt:
     def _end(self, outcome: Outcome, result: Any, error: BaseException | None, reserve_us: Micros) -> Ending:
         """Write down how the attempt ended."""
         encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
-        failure = self.failure(error, self._reason(outcome, error)) if error is not None and outcome.failing else None
+        failure = self.failure(error, reason_of(outcome, error)) if error is not None and outcome.failing else None
         self._record_end(outcome, failure, error, result)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
@@ -247,7 +260,7 @@ class Attempt:
             failure_json=failure_json(failure) if failure else None,
             unsettled=bool(self.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
             unsure=self.unsure,
-            strike=outcome is Outcome.INTERRUPTED and _by_its_own_hand(error),
+            strike=outcome is Outcome.INTERRUPTED and by_its_own_hand(error),
             steps=tuple(self._steps),
             code_version=self.runtime.settings.code,
             worker=self.worker,
@@ -314,12 +327,6 @@ class Attempt:
     def _owes(self) -> bool:
         """Was the attempt cut off in the middle of an effect?"""
         return self.policy.is_step or (self.job is not None and self.job.unsettled)
-
-    @staticmethod
-    def _reason(outcome: Outcome, error: BaseException) -> Reason:
-        if isinstance(error, Reject):
-            return Reason.REJECTED
-        return Reason.ROLLED_BACK if outcome is Outcome.ROLLED_BACK else Reason.EXCEPTION
 
     def _has_canvas(self) -> bool:
         request = self.request
@@ -446,22 +453,17 @@ class Attempt:
 
     def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None, result: Any) -> None:
         good = outcome in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED)
-        attributes: Mapping[str, Any] = self.recorder.returned(result) if good else {}
+        attributes: dict[str, Any] = self.recorder.returned(result) if good else {}
         if failure is not None:
             said = {"message": failure.message[:MESSAGE_LIMIT]} if failure.message else {}
             attributes = {"error": failure.type, **said, "category": str(failure.category)}
         elif error is not None:
             attributes = self.recorder.said(error)
+        if error is not None:
+            attributes = {**attributes, **led_to(error, self.task, self.request, self.retry_at)}
         self.recorder.record(str(outcome), status="success" if good else "fail", attributes=attributes)
         if outcome.failing:
             self.recorder.record("dead_lettered")
-
-
-def _by_its_own_hand(error: BaseException | None) -> bool:
-    """Did the body end its process? A shutdown, or a signal, which billiard shows as a negative code, did not."""
-    if not isinstance(error, SystemExit) or isinstance(error, (WorkerShutdown, WorkerTerminate)):
-        return False
-    return not (isinstance(error.code, int) and error.code < 0)
 
 
 def current_attempt() -> Attempt | None:

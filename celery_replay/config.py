@@ -36,6 +36,10 @@ class Settings:
     """How long a key is remembered: the window in which a duplicate is recognised."""
     poison_cap: int = 5
     """How many attempts in a row may die without closing before the job is dead-lettered."""
+    requeue_delay: float = 5
+    """How long a message waits that its job gave back by `Reject(requeue=True)`."""
+    requeue_cap: int = 100
+    """How many times in a row a job may do so before it is dead-lettered."""
     redelivery_deadline: float = 300
     """How long a broker without visibility timeout may take to bring a delivery again."""
     resend_deadline: float = 300
@@ -57,7 +61,8 @@ class Settings:
     code_version: str = ""
     """Names the deployed code in traces and letters; by default the environment's REPLAY_CODE_VERSION."""
     spool_dir: str = ""
-    """Where a CLOSE waits on disk while the store is down; by default the user's and app's own temporary folder."""
+    """Where a CLOSE waits on disk while the store is down, and what Celery throws away until it is filed; by default the
+    user's and app's own temporary folder."""
     capture: str = "keys"
     """`none`, `keys` or `full`: how much of a job's data goes into its trace, for tasks that don't say."""
     redact: tuple[str, ...] = ()
@@ -131,7 +136,7 @@ def _default_spool(conf: Any) -> str:
 def _converted(name: str, value: Any) -> Any:
     if name in ("exclude", "redact") and isinstance(value, (str, list, set, frozenset)):
         return (value,) if isinstance(value, str) else tuple(value)
-    if isinstance(value, timedelta) and name != "poison_cap":
+    if isinstance(value, timedelta) and name not in ("poison_cap", "requeue_cap"):
         return value.total_seconds()
     return value
 
@@ -171,6 +176,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "canvas_ttl": (_number(0), "a number of seconds"),
     "retention": (_number(1), "a number of seconds, longer than your slowest retry"),
     "poison_cap": (_whole(1), "a whole number, 1 or more"),
+    "requeue_delay": (_number(0), "a number of seconds"),
+    "requeue_cap": (_whole(1), "a whole number, 1 or more"),
     "redelivery_deadline": (_number(0), "a number of seconds"),
     "resend_deadline": (_number(1), "a number of seconds, 1 or more"),
     "flush_interval": (_number(0.01), "a number of seconds, 0.01 or more"),

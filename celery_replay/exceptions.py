@@ -13,6 +13,7 @@ ReplayError
     ├── KeyConflict           same key, another payload
     ├── KeyFailed             the key's job failed, and the task refuses another run
     ├── PoisonJob             it keeps killing its workers
+    ├── RequeuedTooOften      it keeps giving its message back
     ├── UnknownOutcome        nobody knows whether a side effect happened
     ├── JobExpired            it came after its deadline
     ├── RolledBack            the body returned, its database writes did not stay
@@ -112,6 +113,12 @@ class PoisonJob(JobError):
     """The job killed its workers too often; look at its dead letter before it runs again."""
 
     id = "poison"
+
+
+class RequeuedTooOften(JobError):
+    """The job gave its message back too often; to wait for something, use `retry()`, which has a budget."""
+
+    id = "requeued"
 
 
 class UnknownOutcome(JobError):

@@ -11,10 +11,11 @@ from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
 from . import parking
 from .admission import Admission, refusal
 from .attempts import Attempt
-from .clock import Micros, wall
+from .clock import Micros, micros, wall
 from .exceptions import (
     OwnershipLost,
     RecordedFailure,
+    RequeuedTooOften,
     ResultUnavailable,
     RolledBack,
     UnknownOutcome,
@@ -126,14 +127,33 @@ def _run(attempt: Attempt, admission: Admission) -> Any:
     attempt.runtime.heartbeat.add(attempt)
     try:
         result = _body(attempt, admission)
-    except BaseException as error:
+    except BaseException as raised:
+        error = _capped(attempt, raised)
         if not _closed_as(attempt, error) and isinstance(error, Exception):
-            raise Ignore(_ELSEWHERE) from error
+            raise Ignore(_ELSEWHERE) from raised
+        if attempt.closed is Outcome.REQUEUED:
+            raise Ignore("given back: the same delivery comes again") from raised
+        if error is not raised:
+            raise error from raised
         raise
     ended = (Outcome.SUCCEEDED, 0) if attempt.retry_at is None else (Outcome.RETRY_SCHEDULED, _until_retry(attempt))
     if not _closed(attempt, *ended, result=result):
         raise Ignore(_ELSEWHERE)
     return result
+
+
+def _capped(attempt: Attempt, error: BaseException) -> BaseException:
+    """Take a message that was given back too often for a failure."""
+    cap = int(attempt.runtime.settings.requeue_cap)
+    if not _gives_back(attempt, error) or attempt.requeues + 1 < cap:
+        return error
+    given_up = RequeuedTooOften(f"{RequeuedTooOften().message} (setting replay_requeue_cap is {cap})")
+    given_up.__cause__ = error
+    return given_up
+
+
+def _gives_back(attempt: Attempt, error: BaseException) -> bool:
+    return isinstance(error, Reject) and error.requeue and not attempt.request.is_eager
 
 
 def _closed_as(attempt: Attempt, error: BaseException) -> bool:
@@ -164,8 +184,8 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
             outcome, wait = Outcome.SUPERSEDED, attempt.runtime.redelivery_us
         case Ignore():
             outcome = Outcome.IGNORED
-        case Reject(requeue=True):
-            outcome = Outcome.REQUEUED
+        case Reject() if _gives_back(attempt, error):
+            outcome, wait = Outcome.REQUEUED, micros(attempt.runtime.settings.requeue_delay)
         case RolledBack():
             outcome = Outcome.ROLLED_BACK
         case OwnershipLost():

@@ -85,6 +85,8 @@ def park(facts: Facts, delivery: Delivery, subject: str, reason: Reason, now: Mi
         parked_at=now,
         message=delivery.message(),
     )
+    if row is not None:
+        parked = evolve(parked, requeues=row.requeues)
     facts = evolve(facts, row=parked)
     if facts.holder is not None:
         return evolve(facts, holder=evolve(facts.holder, waiters=True))
@@ -114,3 +116,11 @@ def attempt_of(job: Job, outcome: Outcome, now: Micros, note: str = "") -> Attem
         ended_at=now,
         note=note,
     )
+
+
+def advance_canvas(facts: Facts) -> Facts:
+    """Note that callbacks, chain and chord part were sent on; nothing of the submission is left to do."""
+    if facts.job is None:
+        return facts
+    job = evolve(facts.job, canvas_advanced=True, canvas_unknown=False, canvas_until=None)
+    return evolve(facts, job=job, row=None)

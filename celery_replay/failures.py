@@ -58,6 +58,9 @@ def failure_of(
         known: texts that are known to be secret.
         says: whether what it says is kept, and not only what it is and where it was raised.
     """
+    if isinstance(error, MemoryError):
+        # What the body's frames still hold is what is missing now, to write this down.
+        traceback.clear_frames(error.__traceback__)
     return Failure(
         type=safe_text(name_of(error), 500),
         message=kept_text(error, MESSAGE_LIMIT, known) if says else "",

@@ -64,7 +64,8 @@ class Heartbeat:
         period = _period(attempt.pulse)
         with self._lock:
             self._attempts[nonce] = attempt
-            self._due[nonce] = time.monotonic() + period
+            # The first time soon: it brings the message along, which most attempts are too short to need.
+            self._due[nonce] = time.monotonic() + min(period, self._interval)
         if period < self._interval:
             # Leases are renewed in time, however seldom events are to be written.
             self._interval = period

@@ -1,24 +1,16 @@
-"""Every other step of a job's life: renew, close, canvas, rows, reaper. Pure functions of the stored facts."""
+"""Other steps of a job's life: renew, close, rows. Pure functions of the stored facts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import dead_letters
+from . import dead_letters, losses
 from .clock import SECOND, Micros
-from .facts import (
-    Change,
-    Delivery,
-    Facts,
-    alive,
-    attempt_of,
-    blocked_until,
-    died,
-    park,
-)
+from .facts import Change, Delivery, Facts, advance_canvas, attempt_of, blocked_until, park
 from .records import Failure, Job, Letter, Row, StepRecord, evolve
-from .states import AckMode, Category, Outcome, Reason, RowStatus
+from .states import AckMode, Outcome, Reason, RowStatus
 
 PUBLISHING_US: Micros = 5 * SECOND
 """How long whoever released a row has for publishing it, before the steward does it, too."""
@@ -38,7 +30,7 @@ class Ending:
     canvas_us: Micros
     keep_us: Micros
     reserve_us: Micros = 0
-    """For a scheduled retry: how long the key waits for it."""
+    """For a scheduled retry: how long the key waits for it. For a message that is given back: how long that waits."""
     result: str | None = None
     result_lost: bool = False
     failure: Failure | None = None
@@ -84,7 +76,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job = facts.job
     if job is not None and (job.nonce, job.claim, job.status) == (ending.nonce, ending.claim, ending.outcome):
         # The answer to this very CLOSE was lost on the way.
-        return Closing(facts=facts, accepted=True, wakes=job.identity if job.waiters else None)
+        return Closing(facts=facts, accepted=True, wakes=_wakes(job, ending))
     if job is None or not owns(job, ending.nonce, ending.claim, closing=True):
         return Closing(facts=facts, accepted=False) if ending.unsure else _refused(facts, ending, now)
     if ending.outcome is Outcome.REFUSED:
@@ -95,15 +87,23 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         return Closing(facts=facts, ended=(record,), accepted=True)
     closed = _closed(job, ending, ending.outcome, now, keep_until=now + ending.keep_us)
     facts = evolve(facts, job=closed)
-    wakes = job.identity if job.waiters else None
     if ending.outcome.handed_over:
         facts = _hand_over(facts, ending, now)
     elif ending.outcome.ended:
         facts = _end(facts, ending, now)
+    elif ending.outcome is Outcome.REQUEUED:
+        # Where the store did not answer OPEN, the worker has published the delivery again itself.
+        facts = facts if ending.unsure else _give_back(facts, ending, now)
     elif job.ack is AckMode.EARLY:
         # No message comes back for a job that was acknowledged before it was cut off.
-        facts = _lose(evolve(facts, job=evolve(closed, message=job.message)), now, Reason.INTERRUPTED)
-    return Closing(facts=facts, ended=(record,), accepted=True, wakes=wakes)
+        facts = losses.lose(facts, now, Reason.INTERRUPTED)
+    return Closing(facts=facts, ended=(record,), accepted=True, wakes=_wakes(job, ending))
+
+
+def _wakes(job: Job, ending: Ending) -> str | None:
+    """Name those who may go on. A message that is given back is not among them: it waits for its time."""
+    behind = job.claim if ending.outcome is Outcome.REQUEUED else job.identity
+    return behind if job.waiters else None
 
 
 def _closed(job: Job, ending: Ending, status: Outcome, now: Micros, **more: Any) -> Job:
@@ -112,11 +112,22 @@ def _closed(job: Job, ending: Ending, status: Outcome, now: Micros, **more: Any)
         status=status,
         lease_until=None,
         closed_at=now,
-        message=None,
-        strikes=job.strikes + 1 if ending.strike else 0,
+        message=_owed(job, ending, status),
+        strikes=_strikes(job, ending, status),
         unsettled=ending.unsettled,
         **more,
     )
+
+
+def _owed(job: Job, ending: Ending, status: Outcome) -> bytes | None:
+    """Return the message, where a letter will need it if nothing more is heard of the job."""
+    expected = status.handed_over or status is Outcome.INTERRUPTED
+    return (job.message or ending.delivery.message()) if expected else None
+
+
+def _strikes(job: Job, ending: Ending, status: Outcome) -> int:
+    """Count on only where the body ended its process; but one that was cut off has not shown that it can end well."""
+    return job.strikes + ending.strike if ending.strike or status is Outcome.INTERRUPTED else 0
 
 
 def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
@@ -132,6 +143,15 @@ def _hand_over(facts: Facts, ending: Ending, now: Micros) -> Facts:
     if row is not None and row.generation <= job.generation:
         row = None
     return evolve(facts, job=evolve(job, reserved_until=now + ending.reserve_us), row=row)
+
+
+def _give_back(facts: Facts, ending: Ending, now: Micros) -> Facts:
+    """Let the delivery wait in the parking lot: the broker would bring it again at once, and as often as it likes."""
+    delivery, wake_at = ending.delivery, now + ending.reserve_us
+    facts = park(facts, delivery, delivery.submission, Reason.REQUEUED, now, wake_at)
+    row = facts.row
+    assert row is not None
+    return evolve(facts, row=evolve(row, requeues=row.requeues + 1))
 
 
 def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
@@ -169,25 +189,27 @@ def step_back(facts: Facts, delivery: Delivery, claim: str | None, now: Micros) 
     return park(facts, delivery, claim or delivery.submission, Reason.OWNERSHIP_LOST, now, wake_at=now)
 
 
-def renew(facts: Facts, nonce: str, claim: str | None, lease_us: Micros, now: Micros) -> Facts | None:
+def renew(
+    facts: Facts,
+    nonce: str,
+    claim: str | None,
+    lease_us: Micros,
+    now: Micros,
+    message: Callable[[], bytes | None] = lambda: None,
+) -> Facts | None:
     """Prolong an attempt's lease, or return None: it is no longer the owner.
 
     A renewal that comes late, but before anybody took over, counts.
+
+    Args:
+        message: makes the delivery's message, where OPEN has not written it: a job that takes its time can afford it.
     """
     job = facts.job
     if job is None or not owns(job, nonce, claim, closing=True):
         return None
     if job.status is Outcome.LOST:
         return facts
-    return evolve(facts, job=evolve(job, lease_until=now + lease_us))
-
-
-def advance_canvas(facts: Facts) -> Facts:
-    """Note that callbacks, chain and chord part were sent on; nothing of the submission is left to do."""
-    if facts.job is None:
-        return facts
-    job = evolve(facts.job, canvas_advanced=True, canvas_unknown=False, canvas_until=None)
-    return evolve(facts, job=job, row=None)
+    return evolve(facts, job=evolve(job, lease_until=now + lease_us, message=job.message or message()))
 
 
 def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros) -> Facts:
@@ -231,131 +253,6 @@ def sent(facts: Facts, published: Row, resend_us: Micros, now: Micros) -> Facts:
     return evolve(facts, row=evolve(row, status=RowStatus.SENT, wake_at=now + resend_us))
 
 
-def reap(facts: Facts, now: Micros) -> Change | None:
-    """File a job whose owner died, or whose retry never came, once no message can bring it back.
-
-    Nothing is taken over: a later delivery may run, and the owner's own CLOSE is still accepted; both resolve the
-    letter.
-    """
-    job = facts.job
-    if job is None or facts.row is not None or job.reap_at is None or job.reap_at > now:
-        return None
-    if job.status.handed_over:
-        return _lost(facts, now, Reason.RETRY_NEVER_CAME)
-    if job.status.ended:
-        return Change(facts=evolve(facts, job=evolve(job, canvas_until=None, canvas_unknown=True)))
-    return _lost(facts, now, Reason.WORKER_LOST)
-
-
-@dataclass(frozen=True, kw_only=True)
-class News:
-    """What a worker's parent saw of an attempt that could not close itself."""
-
-    submission: str
-    generation: int
-    worker: str
-    pid: int
-    reason: Reason
-    final: bool
-    """The message was acknowledged: no other delivery will come."""
-    operation: str = ""
-    task_id: str = ""
-    trace_id: str = ""
-    correlation_id: str = ""
-    key: str = ""
-    original: str | None = None
-    """For a replay: the submission that it is about."""
-    keep_us: Micros = 0
-    """How long a job that never began is remembered."""
-
-
-def hear(facts: Facts, news: News, now: Micros) -> Change | None:
-    """Act on news of a dead owner: its lease ends at once, and where no message comes back its letter is filed."""
-    job = facts.job
-    if news.reason is Reason.REJECTED:
-        announced = job is not None and job.status.ended and job.generation == news.generation
-        return Change(facts=advance_canvas(facts)) if announced else None
-    if news.reason in (Reason.REVOKED, Reason.EXPIRED):
-        return _withdraw(facts, news, now)
-    if job is None or (job.generation, job.worker, job.pid) != (news.generation, news.worker, news.pid):
-        return None
-    if job.status not in (Outcome.OPEN, Outcome.INTERRUPTED) and not _cut_off(facts):
-        return None
-    row = facts.row
-    if row is not None:
-        row = evolve(row, wake_at=now)
-    closed_at = job.closed_at or now
-    facts = evolve(facts, job=evolve(job, lease_until=None, closed_at=closed_at), row=row)
-    if news.final and row is None:
-        return _lost(facts, now, news.reason)
-    return Change(facts=facts)
-
-
-def _cut_off(facts: Facts) -> bool:
-    """Did the attempt close itself while it was being ended, so that it could not know why?"""
-    lost = facts.job is not None and facts.job.status is Outcome.LOST
-    return lost and facts.letter is not None and facts.letter.reason is Reason.INTERRUPTED
-
-
-def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
-    """End a job whose message Celery has thrown away: revoked, or expired before it began."""
-    job, row = facts.job, facts.row
-    if row is not None and row.generation <= news.generation:
-        facts = evolve(facts, row=None)
-    outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
-    if job is None and facts.row is None:
-        facts = evolve(facts, job=_never_begun(news, outcome, now))
-        return Change(facts=dead_letters.give_back(facts) if news.original else facts)
-    if job is None or job.status.ended or job.generation > news.generation:
-        return Change(facts=facts) if facts.row is not row else None
-    ours = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
-    if alive(job, now) and not ours:
-        return None
-    ended = (attempt_of(job, outcome, now),) if job.status is Outcome.OPEN else ()
-    job = evolve(
-        job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
-    )
-    facts = evolve(facts, job=evolve(job, canvas_advanced=True))
-    replayed = job.original is not None
-    facts = dead_letters.give_back(facts) if replayed else dead_letters.resolve(facts, str(outcome))
-    return Change(facts=facts, ended=ended)
-
-
-def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:
-    """Record a job of which nothing else is known; a copy of its message that comes later does nothing."""
-    return Job(
-        submission=news.submission,
-        operation=news.operation,
-        task_id=news.task_id,
-        trace_id=news.trace_id,
-        correlation_id=news.correlation_id,
-        key=news.key,
-        generation=news.generation,
-        status=outcome,
-        canvas_advanced=True,
-        original=news.original,
-        worker=news.worker,
-        pid=news.pid,
-        started_at=now,
-        closed_at=now,
-        keep_until=now + news.keep_us,
-    )
-
-
-def _lost(facts: Facts, now: Micros, reason: Reason) -> Change:
-    job = _job(facts)
-    ended = (died(job, now, str(reason)),) if job.status is Outcome.OPEN else ()
-    return Change(facts=_lose(facts, now, reason), ended=ended)
-
-
-def _lose(facts: Facts, now: Micros, reason: Reason) -> Facts:
-    job = _job(facts)
-    strikes = job.strikes + (job.status is Outcome.OPEN)
-    job = evolve(job, status=Outcome.LOST, lease_until=None, strikes=strikes)
-    facts = evolve(facts, job=job)
-    return dead_letters.file(facts, _lost_letter(job, now, reason))
-
-
 def _letter(job: Job, ending: Ending, now: Micros) -> Letter:
     return dead_letters.draft(
         job,
@@ -365,11 +262,6 @@ def _letter(job: Job, ending: Ending, now: Micros) -> Letter:
         message=ending.delivery.message(),
         code_version=ending.code_version,
     )
-
-
-def _lost_letter(job: Job, now: Micros, reason: Reason) -> Letter:
-    category = Category.UNKNOWN_OUTCOME if job.unsettled else Category.UNCLASSIFIED
-    return dead_letters.draft(job, now, reason, category=category, message=job.message or b"")
 
 
 def _job(facts: Facts) -> Job:

@@ -6,11 +6,11 @@ import json
 import os
 import select
 from collections.abc import Iterator
-from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from .lifecycle import News
 from .logs import logger_of
-from .states import Reason
+from .losses import News
 
 logger = logger_of(__name__)
 
@@ -23,23 +23,30 @@ class Pipe:
         self.descriptor = descriptor
         self.dropped = 0
 
-    def tell(self, news: News) -> None:
+    def hear(self, item: News) -> None:
         """Send one item, whole or not at all: a pipe takes lines up to a length atomically."""
-        line = json.dumps(asdict(news), ensure_ascii=False).encode() + b"\n"
+        self._send(item.plain(), item.submission)
+
+    def fetch(self, path: Path) -> None:
+        """Say that news waits in the spool."""
+        self._send({"spooled": path.name}, path.name)
+
+    def _send(self, plain: dict[str, Any], about: str) -> None:
+        line = json.dumps(plain, ensure_ascii=False).encode() + b"\n"
         try:
             if len(line) > select.PIPE_BUF:
                 raise OSError(f"{len(line)} bytes are too long for a pipe")
             os.write(self.descriptor, line)
         except OSError:
             self.dropped += 1
-            logger.warning("replay.news_dropped", exc_info=True, extra={"submission": news.submission})
+            logger.warning("replay.news_dropped", exc_info=True, extra={"submission": about})
 
 
-def read(lines: bytes) -> Iterator[News]:
-    """Parse complete lines; one that is no news is skipped."""
+def read(lines: bytes) -> Iterator[News | str]:
+    """Parse complete lines: news, and names of files in the spool; a line that is neither is skipped."""
     for line in lines.splitlines():
         try:
             plain = json.loads(line)
-            yield News(**{**plain, "reason": Reason(plain["reason"])})
+            yield str(plain["spooled"]) if "spooled" in plain else News.of(plain)
         except (ValueError, TypeError, KeyError):
             logger.warning("replay.news_unreadable")

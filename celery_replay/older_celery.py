@@ -28,10 +28,12 @@ def retries_when_lost(task: Any) -> bool:
     return hasattr(Task, "retry_on_worker_lost") and bool(task.retry_on_worker_lost)
 
 
-def acknowledges_timeout(task: Any) -> bool:
-    """Is a late message gone once a hard time limit has passed? Before 5.7 one option spoke for failures as well."""
-    option = "acks_on_timeout" if hasattr(Task, "acks_on_timeout") else "acks_on_failure_or_timeout"
-    return bool(getattr(task, option))
+def announces_limits_twice() -> bool:
+    """Does `on_timeout` all that `on_failure` did just before it, error callbacks and signals included?
+
+    It does since 5.7, where failures and time limits also got options of their own.
+    """
+    return hasattr(Task, "acks_on_timeout")
 
 
 def loss_of(exc_info: Any) -> Any:

@@ -67,7 +67,6 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[st
         # Of a body that is never decoded again nothing can be taken off later.
         bare = _text(encode((tuple(args), dict(kwargs), dict.fromkeys(EMBEDDED)))[2])
     info = fields.get("delivery_info") or {}
-    properties = fields.get("properties") or {}
     return pack(
         {
             "v": 1,
@@ -83,13 +82,59 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[st
             "correlation_id": fields.get("correlation_id"),
             "reply_to": fields.get("reply_to"),
             "compression": fields.get("compression"),
-            "properties": {
-                name: value
-                for name, value in properties.items()
-                if name not in _OF_THE_WAY and isinstance(value, (str, int, float))
-            },
+            "properties": _properties(fields.get("properties") or {}),
         }
     )
+
+
+def _properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in properties.items()
+        if name not in _OF_THE_WAY and isinstance(value, (str, int, float))
+    }
+
+
+def raw(message: Any) -> tuple[dict[str, Any], bytes]:
+    """Take a received message apart that perhaps nobody can decode: what is on its cover, and its body.
+
+    Returns:
+        The cover as JSON data, but for what a header may have that JSON has not.
+    """
+    properties, info = message.properties or {}, message.delivery_info or {}
+    headers = {
+        name: value
+        for name, value in dict(message.headers).items()
+        if name != "redelivered" and not name.startswith(_OF_RABBITMQ)
+    }
+    # kombu has undone the compression, unless it could not.
+    compression = None if message.errors else headers.pop("compression", None)
+    cover = {
+        "headers": headers,
+        "content_type": message.content_type,
+        "content_encoding": message.content_encoding,
+        "exchange": info.get("exchange") or "",
+        "routing_key": info.get("routing_key") or "",
+        **{name: properties.get(name) for name in ("priority", "correlation_id", "reply_to")},
+        "compression": compression,
+        "properties": _properties(properties),
+    }
+    return cover, _bytes(message.body or b"", message.content_encoding)
+
+
+def _bytes(body: Any, encoding: str | None) -> bytes:
+    """Undo what a transport did that decodes texts by itself."""
+    if not isinstance(body, str):
+        return bytes(body)
+    try:
+        return body.encode(encoding or "utf-8")
+    except (LookupError, UnicodeError):
+        return body.encode("utf-8", "surrogatepass")
+
+
+def keep_raw(cover: Mapping[str, Any], body: bytes) -> bytes:
+    """Pack a message as it was received, its body byte for byte."""
+    return pack({"v": 1, "task": {}, "bare": None, **cover, "body": _text(body)})
 
 
 def _text(payload: bytes | str) -> str:
@@ -113,6 +158,19 @@ def keeper(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[
         return keep(request, copied_args, copied_kwargs, serializer, task)
 
     return pack_copy
+
+
+def if_it_can_be(packed: Callable[[], bytes]) -> Callable[[], bytes | None]:
+    """Pack a message from another thread than the body's, which may do anything to its request meanwhile."""
+
+    def pack() -> bytes | None:
+        try:
+            return packed()
+        except Exception:
+            logger.warning("replay.message_not_kept", exc_info=True)
+            return None
+
+    return pack
 
 
 def _packed_now(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> Callable[[], bytes]:

@@ -195,7 +195,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
             "soft_time_limit": task.soft_time_limit,
         },
         capture=Capture(options["capture"] or settings.capture),
-        excluded=_excluded(task.name, settings.exclude),
+        excluded=is_excluded(task.name, settings.exclude),
     )
 
 
@@ -246,8 +246,8 @@ def _ack_mode(task: Any) -> AckMode:
     return AckMode.LATE if task.reject_on_worker_lost or retries_when_lost(task) else AckMode.LATE_ACKS_LOSS
 
 
-def _excluded(name: str, patterns: tuple[str, ...]) -> bool:
-    """Celery's own tasks are always left alone."""
+def is_excluded(name: str, patterns: tuple[str, ...]) -> bool:
+    """Is a task left alone? Celery's own always are."""
     return name.startswith("celery.") or any(
         name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
     )

@@ -75,7 +75,7 @@ class Job:
     redelivery_us: Micros = 0
     """How long after the lease's end the broker may still bring the message again."""
     message: bytes | None = None
-    """The whole message while the attempt runs, where the broker will not bring it back if the worker dies."""
+    """The whole message while the job has not ended, as soon as it is known that a letter may need it."""
     canvas_unknown: bool = False
     """The attempt closed well and then went silent: nobody knows whether its canvas was sent on."""
     result: str | None = None
@@ -114,7 +114,10 @@ class Job:
             return None if self.reserved_until is None else self.reserved_until + self.redelivery_us
         if self.status.ended:
             return None if self.canvas_until is None else self.canvas_until + self.patience_us
-        if self.status in (Outcome.OPEN, Outcome.INTERRUPTED, Outcome.REQUEUED):
+        if self.status is Outcome.REQUEUED:
+            # It was put on its way again, however it is acknowledged.
+            return None if self.closed_at is None else self.closed_at + self.redelivery_us
+        if self.status in (Outcome.OPEN, Outcome.INTERRUPTED):
             silent_since = self.lease_until if self.lease_until is not None else self.closed_at
             return None if silent_since is None else silent_since + self.patience_us
         return None
@@ -140,6 +143,8 @@ class Row:
     """The whole message, ready to be published again."""
     releases: int = 0
     """How often it was freed since it was parked: again where nobody took it, and then it holds up nobody any more."""
+    requeues: int = 0
+    """How often in a row the body gave the message back."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,7 @@ class Runtime:
         self.canvas_us = config.canvas_us(app.conf, self.settings)
         self.redelivery_us = config.redelivery_us(app.conf, self.settings)
         self.resend_us = micros(self.settings.resend_deadline)
+        self.keep_us = micros(self.settings.retention)
         self.heartbeat = Heartbeat(lambda: self.store, self.settings.flush_interval)
         self.spool = Spool(self.settings.spool)
         self.hostname = socket.gethostname()

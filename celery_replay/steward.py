@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,11 +26,12 @@ from celery import Celery
 
 from . import news as news_pipe
 from . import parking
-from .clock import micros, new_id
+from .clock import SECOND, micros, new_id
 from .exceptions import StoreUnavailable
-from .lifecycle import Ending, News
+from .lifecycle import Ending
 from .logs import logger_of
-from .records import Chunk
+from .losses import News
+from .records import Chunk, evolve
 from .runtime import Runtime, runtime_of, store_url
 from .stores.base import Store
 from .trace import Recorder
@@ -41,6 +43,8 @@ COMMAND = "from celery_replay.steward import main; main()"
 PERIOD = 1.0
 _LEAD_TTL = 10.0
 _PRUNE_EVERY = 60.0
+_FETCHED = 200
+"""Items of spooled news in one round: the lead must not lapse over a flood of them."""
 
 
 def see_that_it_works(store: Store) -> None:
@@ -75,15 +79,31 @@ class Steward:
 
     def hear(self, item: News) -> None:
         """Act on news of an attempt that could not close itself."""
-        self._guarded("hear", lambda: self._dispatch(self.runtime.store.hear(item)))
+        self._guarded("hear", lambda: self._hear(item))
+
+    def _hear(self, item: News) -> None:
+        self._dispatch(self.runtime.store.hear(item))
         if item.trace_id:
             told = Recorder(item.trace_id, new_id(), {"job": item.task_id, "worker": f"{item.worker}/{item.pid}"})
-            told.record(str(item.reason), status="fail")
+            told.record(str(item.reason), status="fail", plain=_told(item))
             self._guarded("tell", lambda: self.runtime.store.flush(chunks=told.take()))
+
+    def fetch(self, path: Path) -> None:
+        """Act on news that waits in the spool, with its message; it stays there until the store has taken it."""
+        self._guarded("fetch", lambda: self._fetch(path))
+
+    def _fetch(self, path: Path) -> None:
+        found = self.runtime.spool.news(path)
+        if found is not None:
+            item, cover, body = found
+            self._hear(evolve(item, message=parking.keep_raw(cover, body)))
+            path.unlink(missing_ok=True)
 
     def round(self) -> None:
         """Do what is due now."""
         self._guarded("spool", self._deliver_spooled)
+        for path in islice(self.runtime.spool.waiting_news(), _FETCHED):
+            self.fetch(path)
         self._guarded("lead", self._lead)
 
     def _lead(self) -> None:
@@ -146,14 +166,33 @@ class Steward:
                     return
                 complete, _, pending = (pending + received).rpartition(b"\n")
                 for item in news_pipe.read(complete):
-                    self.hear(item)
+                    self._take(item)
             if time.monotonic() >= next_round:
                 self.round()
                 next_round = time.monotonic() + PERIOD
 
+    def _take(self, item: News | str) -> None:
+        if isinstance(item, News):
+            self.hear(item)
+        else:
+            # A name, whatever folder it says: nothing outside of the spool is read.
+            self.fetch(self.runtime.spool.folder / Path(item).name)
+
     def stop(self) -> None:
         """Let `run` end."""
         self._stop.set()
+
+
+def _told(item: News) -> dict[str, Any]:
+    """Say in the trace what led to it: which limit was exceeded, what Celery does instead."""
+    facts = {
+        "error": item.error_type,
+        "message": item.error[:500],
+        "limit": "hard" if item.limit_s is not None else None,
+        "limit_s": item.limit_s,
+        "retried_in_s": None if item.retry_us is None else item.retry_us / SECOND,
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
 def hand_over(app: Any) -> bytes:

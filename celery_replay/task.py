@@ -26,7 +26,7 @@ class ReplayTask(Task):
     """
 
     abstract = True
-    Request = "celery_replay.worker:ReplayRequest"
+    Request = "celery_replay.request:ReplayRequest"
 
     replay_target: ClassVar[Target | None] = None
     """The database adapter behind `atomic=` and `attempt.fenced()`."""

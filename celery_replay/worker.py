@@ -1,4 +1,4 @@
-"""What runs in a worker's parent: news of attempts that can't close themselves, message leases, the steward's spawning.
+"""What runs in a worker's parent beside Celery's own steps: message leases, the steward's spawning.
 
 In pools that fork, the parent keeps no thread and no socket of ours.
 """
@@ -6,129 +6,23 @@ In pools that fork, the parent keeps no thread and no socket of ours.
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import threading
 import time
-import weakref
 from typing import Any
 
 from celery import bootsteps
-from celery.exceptions import Reject, TimeLimitExceeded, WorkerLostError
-from celery.worker.request import Request
 
-from . import headers, steward
-from .clock import wall
+from . import steward
 from .exceptions import ConfigurationError
-from .lifecycle import News
 from .news import Pipe
-from .older_celery import acknowledges_timeout, loss_of
-from .runtime import Runtime, plain_app, runtime_of
-from .serialization import safe_text
+from .parent import forking, listeners
+from .reception import ReceptionStep
+from .runtime import Runtime, runtime_of
 from .signals import observe_failure
-from .states import Reason
 
 logger = logging.getLogger(__name__)
-
-_pipes: weakref.WeakKeyDictionary[Any, Pipe | steward.Steward] = weakref.WeakKeyDictionary()
-
-_forking: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-
-
-class ReplayRequest(Request):
-    """A request that tells the steward what its attempt can't."""
-
-    _told: Reason | None = None
-
-    def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(message, *args, **kwargs)
-        self._request_dict["replay_received_at"] = wall()
-        self._request_dict["content_type"] = message.content_type
-
-    def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
-        """Tell of a lost child before Celery decides about the message."""
-        error = getattr(exc_info.exception, "exc", exc_info.exception)
-        if isinstance(error, (WorkerLostError, SystemExit)) and not self._already_revoked:
-            self._tell(Reason.WORKER_LOST, final=not self._brought_back)
-            if isinstance(error, SystemExit) and not self._already_cancelled:
-                exc_info = loss_of(exc_info)
-        elif isinstance(error, TimeLimitExceeded):
-            self._tell_timeout()
-        answer = super().on_failure(exc_info, *args, **kwargs)
-        if isinstance(error, Reject) and not error.requeue:
-            # Its failure is announced here in the parent, and only now through with.
-            self._tell(Reason.REJECTED, final=True)
-        return answer
-
-    def on_timeout(self, soft: bool, timeout: float) -> Any:
-        """Tell of a hard time limit."""
-        if not soft:
-            self._tell_timeout()
-        return super().on_timeout(soft, timeout)
-
-    def _success_was_stored(self) -> Any:
-        """Let the message of a chord's member come back although its SUCCESS is stored.
-
-        Celery acknowledges it then, but stores the result before it counts the chord's part: OPEN knows better whether
-        the part was counted.
-        """
-        recorded = not runtime_of(self._app).policy(self.task).excluded
-        if recorded and self._brought_back and self._context.chord:
-            return False
-        return super()._success_was_stored()
-
-    @property
-    def _brought_back(self) -> bool:
-        return bool(self.task.acks_late and self.task.reject_on_worker_lost)
-
-    @property
-    def _process(self) -> int:
-        """The attempt's process; in pools that don't fork, Celery's `worker_pid` may name a greenlet."""
-        return (self.worker_pid or 0) if _forking.get(plain_app(self._app), True) else os.getpid()
-
-    def _tell_timeout(self) -> None:
-        acknowledged = not self.task.acks_late or acknowledges_timeout(self.task)
-        self._tell(Reason.HARD_TIME_LIMIT, final=acknowledged)
-
-    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> Any:
-        self._tell(Reason.EXPIRED if expired else Reason.REVOKED, final=True)
-        return super()._announce_revoked(reason, terminated, signum, expired)
-
-    def _tell(self, reason: Reason, *, final: bool) -> None:
-        if self._told is reason:
-            # Celery announces a hard time limit twice.
-            return
-        self._told = reason
-        try:
-            fields = self._request_dict
-            runtime = runtime_of(self._app)
-            policy = runtime.policy(self.task)
-            if policy.excluded:
-                return
-            stamp = runtime.stamp(self.name, fields, self.hostname)
-            item = News(
-                submission=stamp.submission,
-                operation=self.name,
-                task_id=safe_text(self.id, 250),
-                trace_id=stamp.trace_id,
-                correlation_id=stamp.correlation_id,
-                key=safe_text(stamp.key or "", 500),
-                original=stamp.original,
-                keep_us=policy.keep_us,
-                generation=headers.generation_of(fields),
-                worker=self.hostname,
-                pid=self._process,
-                reason=reason,
-                final=final,
-            )
-            channel = _pipes.get(plain_app(self._app))
-            if isinstance(channel, Pipe):
-                channel.tell(item)
-            elif channel is not None:
-                channel.hear(item)
-        except Exception:
-            observe_failure("news")
 
 
 class StewardStep(bootsteps.StartStopStep):
@@ -144,7 +38,7 @@ class StewardStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Start it, unless the settings say that none is wanted."""
         runtime = runtime_of(worker.app)
-        forks = _forking[worker.app] = "prefork" in worker.pool_cls.__module__
+        forks = forking[worker.app] = "prefork" in worker.pool_cls.__module__
         if not runtime.store.shared:
             if forks:
                 raise ConfigurationError(
@@ -152,7 +46,7 @@ class StewardStep(bootsteps.StartStopStep):
                     "use a database, or --pool solo or threads"
                 )
             self.thread = steward.Steward(runtime)
-            _pipes[worker.app] = self.thread
+            listeners[worker.app] = self.thread
             threading.Thread(target=self.thread.run, name="celery-replay-steward", daemon=True).start()
             return
         steward.see_that_it_works(runtime.store)
@@ -164,7 +58,7 @@ class StewardStep(bootsteps.StartStopStep):
         assert process.stdin is not None
         process.stdin.write(steward.hand_over(app))
         process.stdin.flush()
-        _pipes[app] = Pipe(process.stdin.fileno())
+        listeners[app] = Pipe(process.stdin.fileno())
         self.process = process
 
     def revive(self, app: Any) -> None:
@@ -175,7 +69,7 @@ class StewardStep(bootsteps.StartStopStep):
 
     def stop(self, worker: Any) -> None:
         """Let it end with the worker."""
-        _pipes.pop(worker.app, None)
+        listeners.pop(worker.app, None)
         if self.thread is not None:
             self.thread.stop()
         if self.process is not None and self.process.stdin is not None:
@@ -270,10 +164,12 @@ def _revive_steward(consumer: Any) -> None:
 def add_steps(app: Any) -> None:
     """Add our bootsteps to the app's workers."""
     app.steps["worker"].add(StewardStep)
+    app.steps["consumer"].add(ReceptionStep)
     app.steps["consumer"].add(MessageLeaseStep)
 
 
 def remove_steps(app: Any) -> None:
     """Take them out again."""
     app.steps["worker"].discard(StewardStep)
+    app.steps["consumer"].discard(ReceptionStep)
     app.steps["consumer"].discard(MessageLeaseStep)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from .. import admission, lifecycle
+from .. import admission, lifecycle, losses
 from ..admission import Admission, Ask
 from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
-from ..facts import Change, Delivery, Facts
-from ..lifecycle import Ending, News
+from ..facts import Change, Delivery, Facts, advance_canvas
+from ..lifecycle import Ending
+from ..losses import News
 from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
 from ..states import Outcome, RowStatus, StepState
 from .reading import Readable
@@ -40,6 +41,8 @@ class Pulse:
     nonce: str
     claim: str | None
     lease_us: Micros
+    message: Callable[[], bytes | None] = lambda: None
+    """Makes the delivery's message, which may not be in the store yet; None where it can't."""
 
 
 class Store(Readable, Triage):
@@ -209,7 +212,7 @@ class Store(Readable, Triage):
 
     def _reap(self, unit: Unit, job: Job) -> bool:
         facts = facts_of(unit, job.submission, job.claim)
-        change = lifecycle.reap(facts, unit.now)
+        change = losses.reap(facts, unit.now)
         if change is None:
             return False
         save(unit, facts, change)
@@ -222,7 +225,7 @@ class Store(Readable, Triage):
 
         def step(unit: Unit) -> Sequence[Row]:
             facts = facts_of(unit, news.submission, None, original=news.original)
-            change = lifecycle.hear(facts, news, unit.now)
+            change = losses.hear(facts, news, unit.now)
             if change is None:
                 return ()
             save(unit, facts, change)
@@ -269,7 +272,7 @@ def _on_its_way(unit: Unit, subject: str) -> bool:
 
 def _renew(unit: Unit, pulse: Pulse) -> bool:
     facts = Facts(job=unit.job(pulse.submission))
-    after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now)
+    after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now, pulse.message)
     if after is not None:
         save(unit, facts, Change(facts=after))
     return after is not None
@@ -297,7 +300,7 @@ def _flush(
 ) -> None:
     for submission in sorted(unit.advance(advanced)):
         facts = facts_of(unit, submission, None)
-        save(unit, facts, Change(facts=lifecycle.advance_canvas(facts)))
+        save(unit, facts, Change(facts=advance_canvas(facts)))
     for step in steps:
         stored = next((s for s in unit.steps(step.scope) if s.step_id == step.step_id), None)
         if stored is not None and stored.nonce == step.nonce:

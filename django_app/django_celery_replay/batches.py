@@ -20,7 +20,7 @@ _OVER = tuple(sorted(outcome.value for outcome in Outcome if outcome.over))
 def advance(link: Link, statements: Statements, submissions: list[str]) -> list[str]:
     """Note that the canvases of jobs that ended were sent on; return which ones these were.
 
-    What `lifecycle.advance_canvas` does to one job, where nothing about the job has to be known but that it ended.
+    What `facts.advance_canvas` does to one job, where nothing about the job has to be known but that it ended.
     """
     which = f"submission IN ({statements.marks(len(submissions))})"
     ended = f"status IN ({statements.marks(len(_ENDED))})"

@@ -195,7 +195,7 @@ class DjangoStore(Store):
         if self._shortcuts is None or job.original or job.canvas_until or job.reserved_until:
             return False
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
-        if not (closing.accepted and closing.ended):
+        if not (closing.accepted and closing.ended) or closing.facts.row is not None:
             return False
         statement = self._shortcuts.close(job, closing.facts, ending.steps, chunks)
         return statement is not None and self._decide(*statement) is not None

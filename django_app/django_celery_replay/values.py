@@ -30,9 +30,11 @@ FRESH = {
     "closed_at": None,
 }
 """What is the same for every job that OPEN sees for the first time."""
-DONE = {"lease_until": None, "strikes": 0, "message": None, "canvas_unknown": False, "failure": None}
+DONE = {"lease_until": None, "strikes": 0, "canvas_unknown": False, "failure": None}
 """What is the same for every job whose CLOSE files no letter."""
-CLOSING = ("status", "canvas_advanced", "unsettled", "result", "result_lost", *relative.CLOSED, "reap_at", *DONE)
+CLOSING = (
+    "status", "canvas_advanced", "unsettled", "message", "result", "result_lost", *relative.CLOSED, "reap_at", *DONE,
+)  # fmt: skip
 """Columns that CLOSE may change where it files no letter."""
 LETTER_FILED = {
     "lease_until": None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from celery_replay.clock import SECOND, Micros
-from celery_replay.lifecycle import News
+from celery_replay.losses import News
 from celery_replay.records import Job, Row
 from celery_replay.states import LetterState, Reason, RowStatus
 from tests.conformance.outside import Message
@@ -118,12 +118,14 @@ def _crashes(world: World) -> Iterator[Event]:
         if worker.at != "idle" or worker.flags:
             yield Event("CRASH", worker, _of(number, World.crash))
         if worker.at != "idle":
-            for reason in (Reason.WORKER_LOST, Reason.REVOKED):
+            for reason in (Reason.WORKER_LOST, Reason.HARD_TIME_LIMIT, Reason.REVOKED):
                 yield Event("KILL", worker, _of(number, World.kill, reason), reason)
 
 
 def _broker_faults(world: World) -> Iterator[Event]:
     orphans = world.orphans()
+    for message in world.broker.queue:
+        yield Event("TURNED AWAY", message, _act(World.turn_away, message))
     for message in world.broker.unacked.values():
         if message not in orphans:
             yield Event("EARLY redelivery", message, _act(_restore, message))

@@ -140,7 +140,7 @@ def _wanted(world: World, event: Event, left: Budget) -> bool:
 
 
 def _spend(event: Event, left: Budget) -> Budget | None:
-    if event.detail is Reason.REVOKED:
+    if event.detail is Reason.REVOKED or event.kind == "TURNED AWAY":
         return None
     if event.kind == "EARLY redelivery":
         return replace(left, again=left.again - 1) if left.again else None

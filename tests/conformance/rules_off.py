@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from celery_replay import admission, dead_letters, lifecycle
+from celery_replay import admission, dead_letters, lifecycle, losses
 from celery_replay import facts as facts_module
 from celery_replay.admission import Admission, Case
 from celery_replay.clock import Micros
 from celery_replay.facts import Change, Facts
-from celery_replay.lifecycle import News
+from celery_replay.losses import News
 from celery_replay.records import Job, Row
 from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verdict
 from tests.conformance.world import World
@@ -164,36 +164,36 @@ def lost_parks(patch: pytest.MonkeyPatch, world: World) -> None:
 
 @_off
 def unsettled_blocks(patch: pytest.MonkeyPatch, world: World) -> None:
-    lose = lifecycle._lose
+    lose = losses.lose
 
-    def forgetful(facts: Facts, now: Micros, reason: Reason) -> Facts:
-        lost = lose(facts, now, reason)
+    def forgetful(facts: Facts, now: Micros, reason: Reason, news: News | None = None) -> Facts:
+        lost = lose(facts, now, reason, news)
         return replace(lost, job=replace(_job(lost), unsettled=False))
 
-    patch.setattr(lifecycle, "_lose", forgetful)
+    patch.setattr(losses, "lose", forgetful)
 
 
 @_off
 def reaper_deadline(patch: pytest.MonkeyPatch, world: World) -> None:
-    reap = lifecycle.reap
+    reap = losses.reap
 
     def early_only(facts: Facts, now: Micros) -> Change | None:
         return reap(facts, now) if _job(facts).ack is AckMode.EARLY else None
 
-    patch.setattr(lifecycle, "reap", early_only)
+    patch.setattr(losses, "reap", early_only)
 
 
 @_off
 def letter_once(patch: pytest.MonkeyPatch, world: World) -> None:
-    hear = lifecycle.hear
+    hear = losses.hear
 
     def each_announcement(facts: Facts, news: News, now: Micros) -> Change | None:
         change = hear(facts, news, now)
         if change is None and facts.job is not None:
-            return Change(facts=dead_letters.file(facts, lifecycle._lost_letter(facts.job, now, news.reason)))
+            return Change(facts=dead_letters.file(facts, losses._letter(facts.job, now, news.reason, news)))
         return change
 
-    patch.setattr(lifecycle, "hear", each_announcement)
+    patch.setattr(losses, "hear", each_announcement)
 
 
 @_off

@@ -160,7 +160,7 @@ def test_a_result_that_was_lost_after_success_is_noted(store: Store) -> None:
 def test_what_is_not_known_can_be_flushed_amended_and_heard(store: Store) -> None:
     store.flush(advanced=["nobody"])
     store.amend("nobody", Failure(type="E", message=""), "{}")
-    assert list(store.hear(news(submission="nobody"))) == []
+    assert list(store.hear(news(submission="nobody", final=False))) == []
     assert (store.job("nobody"), store.row("nobody"), store.letter("nobody")) == (None, None, None)
 
 

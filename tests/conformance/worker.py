@@ -251,6 +251,9 @@ def _end(worker: Worker) -> None:
         worker.at = "link" if worker.world.setup.canvas else "store"
     elif outcome is Outcome.FAILED:
         worker.at = "fstore"
+    elif outcome is Outcome.REQUEUED:
+        # It waits in the parking lot, and the wrapper ends in Ignore.
+        worker.at = "ack"
     else:
         worker.world.died.add(worker.submission)
         worker.at = "give_back"
@@ -262,7 +265,7 @@ def _retried(worker: Worker) -> None:
 
 
 def _give_back(worker: Worker) -> None:
-    """Reject with requeue: the broker brings a late-acknowledged message again."""
+    """Leave the message to the broker, which brings it again where it was to be acknowledged late."""
     assert worker.message is not None
     if worker.message.tag in worker.world.broker.unacked:
         worker.world.broker.restore(worker.message.tag)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from celery_replay.admission import Admission
 from celery_replay.clock import SECOND, Micros
 from celery_replay.dead_letters import Decision
-from celery_replay.lifecycle import News
+from celery_replay.losses import News
 from celery_replay.records import Job, Row, StepRecord
 from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verb, Verdict
 from celery_replay.stores.base import Pulse, Store
@@ -109,28 +110,40 @@ class World:
     def kill(self, worker: Worker, reason: Reason = Reason.WORKER_LOST) -> None:
         """Lose a pool child: its parent acknowledges or requeues, by the task's settings, and tells of it twice."""
         message, ack = worker.message, self.setup.ack
-        final = reason is Reason.REVOKED or ack is not AckMode.LATE
-        self._bury(worker, acked=final)
+        acked = reason is Reason.REVOKED or ack is not AckMode.LATE
+        self._bury(worker, acked=acked)
         if message is not None:
-            if final:
+            if acked:
                 self.broker.ack(message.tag)
             elif message.tag in self.broker.unacked:
                 self.broker.restore(message.tag)
-            news = News(
-                submission=message.submission,
-                generation=message.generation,
-                worker=worker.name,
-                pid=worker.pid,
-                reason=reason,
-                final=final,
-                operation="shop.ship",
-                task_id=message.submission,
-                trace_id=message.submission,
-                original=self.originals.get(message.submission),
-                keep_us=86_400 * SECOND,
-            )
-            self.news += [news, news]
+            # A time limit is told as final also where the task wants its message back.
+            final = acked or reason is Reason.HARD_TIME_LIMIT
+            self._tell(message, reason, worker=worker.name, pid=worker.pid, final=final)
         worker.die()
+
+    def turn_away(self, message: Message) -> None:
+        """Let a worker that knows no such task throw a message away, and tell of it."""
+        self.died.add(message.submission)
+        self.canvas_lost.add(message.submission)
+        self.unseen.add(message.submission)
+        self.broker.queue.remove(message)
+        self._tell(message, Reason.UNKNOWN_TASK, worker="another", pid=0, final=True)
+
+    def _tell(self, message: Message, reason: Reason, **where: Any) -> None:
+        news = News(
+            submission=message.submission,
+            generation=message.generation,
+            reason=reason,
+            operation="shop.ship",
+            task_id=message.submission,
+            trace_id=message.submission,
+            original=self.originals.get(message.submission),
+            keep_us=86_400 * SECOND,
+            message=message.encoded(),
+            **where,
+        )
+        self.news += [news, news]
 
     def _bury(self, worker: Worker, *, acked: bool = False) -> None:
         acked = acked or self.setup.ack is AckMode.EARLY

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from celery_replay.clock import SECOND
-from celery_replay.lifecycle import News
+from celery_replay.losses import News
 from celery_replay.states import AckMode, OnIncomplete, Outcome, Reason, StepState
 from celery_replay.stores.base import Pulse, Store
 from celery_replay.stores.memory import MemoryStore

@@ -324,6 +324,8 @@ def test_a_body_that_rejects_its_message_has_failed_and_says_so(lab):
 
 
 def test_a_body_that_gives_its_message_back_runs_again(lab):
+    lab.configure(requeue_delay=0.01)
+
     @lab.task(acks_late=True)
     def pay():
         lab.log.append("tried")
@@ -332,6 +334,10 @@ def test_a_body_that_gives_its_message_back_runs_again(lab):
         return "paid"
 
     result = pay.delay()
+    for count in (1, 2, 3):
+        lab.wait(lambda count=count: [row for row in lab.store.rows() if row.requeues == count], "its waiting")
+        lab.clock.forward(1)
+        lab.release_due()
 
     assert lab.get(result) == "paid"
     job = lab.settled(result.id)

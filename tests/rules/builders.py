@@ -7,7 +7,8 @@ from typing import Any
 from celery_replay.admission import Ask
 from celery_replay.clock import SECOND
 from celery_replay.facts import Delivery, Facts
-from celery_replay.lifecycle import Ending, News
+from celery_replay.lifecycle import Ending
+from celery_replay.losses import News
 from celery_replay.records import Failure, Job, Letter, Row
 from celery_replay.states import AckMode, Outcome, Reason, RowStatus
 

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from celery_replay.facts import Facts
-from celery_replay.lifecycle import advance_canvas, amend_failure, close, renew, step_back
-from celery_replay.records import Failure, Job
+from celery_replay.facts import Facts, advance_canvas
+from celery_replay.lifecycle import amend_failure, close, due, renew, step_back
+from celery_replay.records import Failure, Job, evolve
 from celery_replay.states import AckMode, LetterState, Outcome, Reason, RowStatus
-from tests.rules.builders import EARLIER, LATER, NOW, delivery, ending, facts, job, lapsed, letter, row
+from tests.rules.builders import (
+    EARLIER,
+    ENDED,
+    HANDED_OVER,
+    LATER,
+    NOW,
+    delivery,
+    ending,
+    facts,
+    job,
+    lapsed,
+    letter,
+    row,
+)
 
 
 def _job(stored: Facts) -> Job:
@@ -60,7 +73,7 @@ def test_an_attempt_that_steps_down_by_itself_is_parked_and_may_be_taken_over_at
     closing = close(facts(job(strikes=2)), ending(Outcome.REFUSED, unsettled=True), NOW)
     mine = _job(closing.facts)
     assert not closing.accepted
-    assert (mine.status, mine.lease_until, mine.unsettled, mine.strikes) == (Outcome.INTERRUPTED, None, True, 0)
+    assert (mine.status, mine.lease_until, mine.unsettled, mine.strikes) == (Outcome.INTERRUPTED, None, True, 2)
     assert closing.facts.row is not None
 
 
@@ -86,10 +99,10 @@ def test_an_attempt_that_was_opened_without_knowing_it_is_closed_and_in_no_doubt
     assert (closing.accepted, mine.status, mine.unsettled, mine.lease_until) == (True, Outcome.REQUEUED, False, None)
 
 
-def test_a_body_that_ends_its_own_process_is_counted_and_a_shutdown_is_not() -> None:
+def test_a_body_that_ends_its_own_process_is_counted_and_a_shutdown_neither_counts_nor_clears() -> None:
     struck = _job(close(facts(job(strikes=1)), ending(Outcome.INTERRUPTED, strike=True), NOW).facts)
     spared = _job(close(facts(job(strikes=1)), ending(Outcome.INTERRUPTED), NOW).facts)
-    assert (struck.strikes, spared.strikes) == (2, 0)
+    assert (struck.strikes, spared.strikes) == (2, 1)
 
 
 @pytest.mark.parametrize("ack", AckMode)
@@ -147,15 +160,58 @@ def test_a_retry_that_came_early_and_was_parked_keeps_its_row() -> None:
     assert after.row is not None
 
 
-@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.REQUEUED])
-def test_a_cut_off_job_is_filed_at_once_where_no_message_comes_back(outcome: Outcome) -> None:
-    early = close(facts(job(ack=AckMode.EARLY, message=b"s.0")), ending(outcome), NOW).facts
+def test_a_cut_off_job_is_filed_at_once_where_no_message_comes_back() -> None:
+    early = close(facts(job(ack=AckMode.EARLY, message=b"s.0")), ending(Outcome.INTERRUPTED), NOW).facts
     assert _job(early).status is Outcome.LOST
     assert _job(early).strikes == 0
     assert early.letter is not None
     assert early.letter.message == b"s.0"
-    late = close(facts(job()), ending(outcome), NOW).facts
-    assert (_job(late).status, late.letter) == (outcome, None)
+    late = close(facts(job()), ending(Outcome.INTERRUPTED), NOW).facts
+    assert (_job(late).status, late.letter) == (Outcome.INTERRUPTED, None)
+
+
+@pytest.mark.parametrize("ack", AckMode)
+def test_a_message_that_is_given_back_waits_in_the_parking_lot_and_is_counted(ack: AckMode) -> None:
+    stored = facts(job(ack=ack, message=b"s.0"))
+    for count in (1, 2, 3):
+        after = close(stored, ending(Outcome.REQUEUED, reserve_us=7), NOW).facts
+        assert (_job(after).status, after.letter) == (Outcome.REQUEUED, None)
+        assert after.row is not None
+        assert (after.row.status, after.row.reason, after.row.wake_at) == (RowStatus.PARKED, Reason.REQUEUED, NOW + 7)
+        assert (after.row.subject, after.row.requeues) == ("s", count)
+        assert due(after, NOW) == after
+        released = due(after, NOW + 7).row
+        assert released is not None
+        assert released.status is RowStatus.RELEASED
+        stored = evolve(after, job=job(ack=ack), row=evolve(released, status=RowStatus.TAKEN))
+
+
+@pytest.mark.parametrize("ack", AckMode)
+def test_a_job_that_came_while_the_store_was_away_is_on_its_way_again(ack: AckMode) -> None:
+    after = close(facts(job(ack=ack)), ending(Outcome.REQUEUED, unsure=True), NOW).facts
+    assert (after.row, after.letter) == (None, None)
+    assert _job(after).reap_at == NOW + _job(after).redelivery_us
+
+
+@pytest.mark.parametrize(("claim", "wakes"), [("key", "key"), (None, None)])
+def test_a_message_that_is_given_back_wakes_others_and_not_itself(claim: str | None, wakes: str | None) -> None:
+    closing = close(facts(job(claim=claim, waiters=True)), ending(Outcome.REQUEUED, claim=claim), NOW)
+    assert closing.wakes == wakes
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, *HANDED_OVER])
+@pytest.mark.parametrize("kept", [None, b"kept"])
+def test_an_attempt_that_closes_before_its_job_has_ended_leaves_the_message(
+    outcome: Outcome, kept: bytes | None
+) -> None:
+    after = close(facts(job(message=kept)), ending(outcome), NOW).facts
+    assert _job(after).message == (kept or b"s.0")
+
+
+@pytest.mark.parametrize("outcome", [*ENDED, Outcome.REQUEUED])
+def test_the_message_goes_where_it_is_not_needed_any_more(outcome: Outcome) -> None:
+    after = close(facts(job(message=b"kept")), ending(outcome), NOW).facts
+    assert _job(after).message is None
 
 
 @pytest.mark.parametrize(("waiters", "wakes"), [(True, "key"), (False, None)])
@@ -176,6 +232,18 @@ def test_a_renewal_prolongs_the_lease_even_late() -> None:
 )
 def test_a_renewal_is_refused_once_the_job_is_another_attempts_or_over(stored: Job | None) -> None:
     assert renew(facts(stored), "old", "key", 10, NOW) is None
+
+
+def test_the_first_renewal_brings_the_message_along_where_the_store_has_it_not() -> None:
+    def made_again() -> bytes:
+        raise AssertionError("the store has it")
+
+    after = renew(facts(job()), "old", "key", 10, NOW, lambda: b"s.0")
+    assert after is not None
+    assert _job(after).message == b"s.0"
+    again = renew(after, "old", "key", 20, NOW, made_again)
+    assert again is not None
+    assert _job(again).message == b"s.0"
 
 
 def test_a_renewal_after_the_reaper_goes_on_without_undoing_its_mark() -> None:

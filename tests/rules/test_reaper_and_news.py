@@ -6,10 +6,11 @@ import pytest
 
 from celery_replay.admission import admit
 from celery_replay.facts import Facts
-from celery_replay.lifecycle import News, close, hear, reap
-from celery_replay.records import Job, Row
-from celery_replay.states import AckMode, Category, LetterState, Outcome, Reason, Verdict
-from tests.rules.builders import EARLIER, LATER, NOW, ask, ending, facts, job, lapsed, letter, news, row
+from celery_replay.lifecycle import close
+from celery_replay.losses import News, hear, reap
+from celery_replay.records import Job, Row, evolve
+from celery_replay.states import AckMode, Category, LetterState, Outcome, Reason, RowStatus, Verdict
+from tests.rules.builders import EARLIER, ENDED, LATER, NOW, ask, ending, facts, job, lapsed, letter, news, row
 
 PATIENCE = job().redelivery_us
 LONG_AGO = NOW - PATIENCE
@@ -198,7 +199,7 @@ def test_an_attempt_that_was_ended_before_it_knew_why_gets_the_reason_from_the_n
     assert change.facts.letter is not None
     assert change.facts.letter.reason is Reason.HARD_TIME_LIMIT
     assert change.facts.job is not None
-    assert change.facts.job.strikes == 0
+    assert change.facts.job.strikes == 1
     assert hear(change.facts, news(reason=Reason.HARD_TIME_LIMIT), LATER) is None
 
 
@@ -229,3 +230,114 @@ def test_the_parent_that_announced_a_rejected_job_says_that_its_canvas_is_throug
     assert change is not None
     assert change.facts.job is not None
     assert change.facts.job.canvas_advanced
+
+
+@pytest.mark.parametrize("waits", [None, row(), row(status=RowStatus.SENT)], ids=["no row", "parked", "sent"])
+@pytest.mark.parametrize("final", [True, False])
+def test_a_hard_time_limit_is_filed_whatever_becomes_of_the_message(final: bool, waits: Row | None) -> None:
+    told = news(reason=Reason.HARD_TIME_LIMIT, final=final, error_type="TimeLimitExceeded", error="1 s", message=b"m")
+    change = hear(facts(job(), row=waits), told, NOW)
+    assert change is not None
+    assert (_job(change.facts).status, _job(change.facts).strikes) == (Outcome.LOST, 1)
+    filed = change.facts.letter
+    assert filed is not None
+    assert (filed.reason, filed.error_type, filed.error_message) == (Reason.HARD_TIME_LIMIT, "TimeLimitExceeded", "1 s")
+    assert filed.message == b"m"
+    assert (change.facts.row is None) == (waits is None)
+    assert hear(change.facts, told, LATER) is None
+
+
+def test_a_hard_time_limit_is_filed_although_the_message_came_back_and_runs_again() -> None:
+    told = news(reason=Reason.HARD_TIME_LIMIT, final=False, pid=99)
+    change = hear(facts(job()), told, NOW)
+    assert change is not None
+    mine = _job(change.facts)
+    assert (mine.status, mine.nonce, mine.lease_until, mine.strikes) == (Outcome.OPEN, "old", LATER, 1)
+    assert change.facts.letter is not None
+    assert change.facts.letter.reason is Reason.HARD_TIME_LIMIT
+    assert close(change.facts, ending(), NOW).facts.letter == evolve(
+        change.facts.letter, state=LetterState.RESOLVED, resolved_how="succeeded"
+    )
+
+
+@pytest.mark.parametrize("status", [status for status in Outcome if status is not Outcome.OPEN])
+def test_a_hard_time_limit_of_an_earlier_attempt_changes_nothing_of_a_closed_one(status: Outcome) -> None:
+    assert hear(facts(job(status=status)), news(reason=Reason.HARD_TIME_LIMIT, pid=99), NOW) is None
+
+
+def test_a_lost_child_that_celery_retries_is_expected_as_a_retry() -> None:
+    change = hear(facts(job(ack=AckMode.EARLY, message=b"m")), news(final=False, retry_us=5), NOW)
+    assert change is not None
+    mine = _job(change.facts)
+    assert (mine.status, mine.strikes, mine.message) == (Outcome.RETRY_SCHEDULED, 1, b"m")
+    assert (mine.lease_until, mine.reserved_until) == (None, NOW + 5 + PATIENCE)
+    assert change.facts.letter is None
+    assert [record.outcome for record in change.ended] == [Outcome.LOST]
+    assert admit(change.facts, ask(), NOW).verdict is Verdict.IGNORE
+    assert admit(change.facts, ask(generation=1), NOW).verdict is Verdict.RUN
+
+
+def test_the_letter_of_an_attempt_that_cut_itself_off_is_resolved_by_celerys_retry() -> None:
+    cut_off = close(facts(job(ack=AckMode.EARLY)), ending(outcome=Outcome.INTERRUPTED), NOW).facts
+    change = hear(cut_off, news(final=False, retry_us=5), NOW)
+    assert change is not None
+    assert change.facts.letter is not None
+    assert (change.facts.letter.state, change.facts.letter.resolved_how) == (LetterState.RESOLVED, "retried")
+
+
+TURNED_AWAY = [(Reason.UNKNOWN_TASK, Category.PERMANENT), (Reason.UNDECODABLE, Category.VALIDATION)]
+
+
+@pytest.mark.parametrize(("reason", "category"), TURNED_AWAY)
+@pytest.mark.parametrize(
+    "known",
+    [
+        None,
+        lapsed(),
+        job(status=Outcome.LOST),
+        job(status=Outcome.REQUEUED),
+        job(status=Outcome.INTERRUPTED),
+        job(status=Outcome.RETRY_SCHEDULED, generation=-1),
+    ],
+    ids=lambda known: str(known.status) if known else "never heard of",
+)
+def test_a_message_that_was_thrown_away_has_one_letter_and_may_still_run(
+    known: Job | None, reason: Reason, category: Category
+) -> None:
+    told = news(reason=reason, error_type="KeyError", error="gone", message=b"m", operation="gone", keep_us=5)
+    change = hear(facts(known), told, NOW)
+    assert change is not None
+    filed = change.facts.letter
+    assert filed is not None
+    assert (filed.reason, filed.category, filed.error_type, filed.message) == (reason, category, "KeyError", b"m")
+    mine = _job(change.facts)
+    assert (mine.status, mine.generation, mine.canvas_advanced) == (Outcome.LOST, 0, False)
+    assert hear(change.facts, told, LATER) is None
+    again = admit(change.facts, ask(), LATER)
+    assert again.verdict is Verdict.RUN
+    after = close(again.facts, ending(nonce="new"), LATER).facts
+    assert after.letter is not None
+    assert after.letter.state is LetterState.RESOLVED
+
+
+@pytest.mark.parametrize("reason", [Reason.UNKNOWN_TASK, Reason.UNDECODABLE])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        facts(job()),
+        facts(job(generation=1, status=Outcome.LOST)),
+        *(facts(job(status=outcome)) for outcome in ENDED),
+        facts(None, row=row()),
+        facts(lapsed(), row=row(status=RowStatus.RELEASED)),
+    ],
+)
+def test_a_message_that_was_thrown_away_is_no_loss_where_others_have_the_job(stored: Facts, reason: Reason) -> None:
+    assert hear(stored, news(reason=reason), NOW) is None
+
+
+def test_a_message_that_was_thrown_away_keeps_the_row_that_will_send_it_again() -> None:
+    sent = row(status=RowStatus.SENT)
+    change = hear(facts(lapsed(), row=sent), news(reason=Reason.UNKNOWN_TASK), NOW)
+    assert change is not None
+    assert change.facts.row == sent
+    assert change.facts.letter is not None

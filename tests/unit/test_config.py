@@ -19,6 +19,8 @@ BAD = {
     "canvas_ttl": NOT_SECONDS,
     "retention": [*NOT_SECONDS, 0],
     "poison_cap": ["5", 0, -1, True, 2.5, timedelta(seconds=5)],
+    "requeue_cap": ["5", 0, -1, True, 2.5, timedelta(seconds=5)],
+    "requeue_delay": ["5", -1, True, float("nan")],
     "redelivery_deadline": NOT_SECONDS,
     "resend_deadline": [*NOT_SECONDS, 0],
     "flush_interval": [*NOT_SECONDS, 0],

@@ -21,6 +21,7 @@ IDS = {
     "KeyFailed": "key-failed",
     "OwnershipLost": "ownership-lost",
     "PoisonJob": "poison",
+    "RequeuedTooOften": "requeued",
     "RecordedFailure": "recorded-failure",
     "ReplayError": "replay",
     "ResultUnavailable": "result-unavailable",

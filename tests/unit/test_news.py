@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_replay.lifecycle import News
+from celery_replay.losses import News
 from celery_replay.news import Pipe, read
 from celery_replay.states import Reason
 
@@ -26,7 +26,7 @@ def pipe():
 def test_news_come_out_as_they_went_in(pipe):
     reader, sender = pipe
 
-    sender.tell(NEWS)
+    sender.hear(NEWS)
 
     assert list(read(os.read(reader, 65536))) == [NEWS]
 
@@ -36,7 +36,7 @@ def test_several_items_stay_apart(pipe):
     others = [replace(NEWS, submission=f"s{number}", generation=number, final=False) for number in range(5)]
 
     for item in others:
-        sender.tell(item)
+        sender.hear(item)
 
     assert list(read(os.read(reader, 65536))) == others
 
@@ -44,7 +44,7 @@ def test_several_items_stay_apart(pipe):
 def test_a_full_pipe_neither_blocks_nor_raises_and_the_loss_is_counted(pipe):
     reader, sender = pipe
     for _ in range(2_000):
-        sender.tell(NEWS)
+        sender.hear(NEWS)
 
     arrived = b""
     with suppress(BlockingIOError):
@@ -59,7 +59,7 @@ def test_a_steward_that_is_gone_does_not_hurt(pipe):
     reader, sender = pipe
     os.close(reader)
 
-    sender.tell(NEWS)
+    sender.hear(NEWS)
 
     assert sender.dropped == 1
 
@@ -67,8 +67,8 @@ def test_a_steward_that_is_gone_does_not_hurt(pipe):
 def test_what_a_pipe_would_not_take_whole_is_left_out(pipe):
     reader, sender = pipe
 
-    sender.tell(replace(NEWS, key="ü" * 5_000))
-    sender.tell(replace(NEWS, key="ü" * 500))
+    sender.hear(replace(NEWS, key="ü" * 5_000))
+    sender.hear(replace(NEWS, key="ü" * 500))
 
     assert [item.key for item in read(os.read(reader, 65536))] == ["ü" * 500]
     assert sender.dropped == 1
@@ -81,6 +81,6 @@ def test_what_a_pipe_would_not_take_whole_is_left_out(pipe):
 def test_a_line_that_is_no_news_is_skipped(pipe, line):
     reader, sender = pipe
     os.write(sender.descriptor, line + b"\n")
-    sender.tell(NEWS)
+    sender.hear(NEWS)
 
     assert list(read(os.read(reader, 65536))) == [NEWS]

@@ -15,9 +15,9 @@ from kombu import Connection, Exchange, Queue
 from celery_replay import ReplayTask, parking
 from celery_replay.clock import SECOND
 from celery_replay.records import Row
+from celery_replay.request import ReplayRequest
 from celery_replay.serialization import unpack
 from celery_replay.states import Reason, RowStatus
-from celery_replay.worker import ReplayRequest
 
 OF_THE_WAY = {"delivery_tag", "body_encoding", "delivery_info"}
 """Properties that a transport makes for each message."""

@@ -22,6 +22,7 @@ FROZEN = [
     "RecordedFailure",
     "ReplayError",
     "ReplayTask",
+    "RequeuedTooOften",
     "ResultUnavailable",
     "RolledBack",
     "SchemaMismatch",

@@ -123,6 +123,7 @@ class ParkedJob(models.Model):
     parked_at = MicrosecondsField()
     message = models.BinaryField()
     releases = models.IntegerField(default=0)
+    requeues = models.IntegerField(default=0)
 
     class Meta:
         indexes = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_replay.worker import ReplayRequest
+from celery_replay.request import ReplayRequest
 from tests.end_to_end.apps.killpoints import accepted
 
 
