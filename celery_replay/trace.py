@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from celery.exceptions import SoftTimeLimitExceeded
 
 from .clock import Micros, wall
+from .exceptions import TriageRefused
 from .records import AttemptRecord, Chunk, Event, Job, evolve
 from .redaction import REDACTED, is_secret, kept_text, redact
 from .serialization import pack, safe_text, unpack
@@ -255,9 +256,15 @@ def stripped(chunk: Chunk, job: Job) -> tuple[Chunk | None, set[str]]:
 
     Returns:
         What stays (None where the chunk is another job's), and the references to large values that it had.
+
+    Raises:
+        TriageRefused: nobody can tell what it says.
     """
-    data = unpack(chunk.body)
-    raw = _raw(data)
+    try:
+        data = unpack(chunk.body)
+        raw = _raw(data)
+    except Exception as error:  # it is damaged, or of another version
+        raise TriageRefused(f"events of its trace can't be read: chunk {chunk.chunk_id}") from error
     references = {reference for event in raw for reference in _references(*event[5:])}
     if data.get("job") != job.task_id:
         return None, references

@@ -15,7 +15,7 @@ from .batches import advance, prune
 from .connections import Link
 from .models import Lead
 from .statements import BY_CLAIM, Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
 from .tallies import Tallies, count_up
 
 R = TypeVar("R", Job, Row, Letter)
@@ -141,8 +141,10 @@ class SqlUnit(Unit):
 
     def silence(self, submission: str) -> None:
         """Erase the error message of groups whose newest letter this is."""
-        sql = self._sql.update(GROUPS, ("error_message",), ("newest",))
-        self._link.change(sql, [ERASED, GROUPS.encode("newest", submission)])
+        # Those that are still to be counted first: whoever counts them meanwhile has written them to the group by then.
+        for table in (UNCOUNTED, GROUPS):
+            sql = self._sql.update(table, ("error_message",), ("newest",))
+            self._link.change(sql, [ERASED, table.encode("newest", submission)])
 
     def tally(self, group: Group, filed: int, unresolved: int) -> None:
         """Remember it for the end of the transaction."""

@@ -124,6 +124,14 @@ def test_a_step_whose_key_was_erased_is_still_known_as_done(store: Store) -> Non
     assert (earlier.state, earlier.output) == (StepState.SETTLED, None)
 
 
+def test_events_that_nobody_can_read_are_a_refusal(store: Store) -> None:
+    job = fails(store)
+    store.flush(chunks=[Chunk(trace_id="trace", nonce=job.nonce, first=90, count=1, body=b"jnone")])
+    with pytest.raises(TriageRefused, match="can't be read"):
+        erase(store)
+    assert tables_with(store, PERSON)
+
+
 def test_what_others_have_too_stays(store: Store) -> None:
     fails(store)
     other = runs(store, "other", claim=None, task_id="other", trace_id="elsewhere")

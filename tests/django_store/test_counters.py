@@ -13,6 +13,7 @@ from celery_replay.records import Group
 from celery_replay.states import Outcome, Verb
 from django_celery_replay.store import DjangoStore
 from django_celery_replay.tables import GROUPS, LETTERS
+from tests.conformance.remains import tables_with
 from tests.django_store.builders import FAILURE, ask, chunk, ending
 from tests.django_store.test_races import at_once
 from tests.support.django_stores import direct_connection
@@ -84,6 +85,17 @@ def test_what_was_left_uncounted_is_counted_once(postgres_store: DjangoStore) ->
     assert sum(at_once(4, lambda _: postgres_store.count_up())) == 3
     assert postgres_store.count_up() == 0
     assert only(postgres_store).filed == 4
+
+
+def test_what_is_erased_is_erased_among_the_uncounted_too(postgres_store: DjangoStore) -> None:
+    fail(postgres_store)
+    with busy(postgres_store):
+        fail(postgres_store, "meanwhile")
+        postgres_store.flush(advanced=["meanwhile"])
+        assert "UncountedLetter" in tables_with(postgres_store, FAILURE.message)
+        postgres_store.erase("meanwhile", Decision(verb=Verb.ERASED, actor="ann"), lambda chunk, job: (None, ()))
+        assert "UncountedLetter" not in tables_with(postgres_store, FAILURE.message)
+    assert only(postgres_store).error_message == "[erased]"
 
 
 def test_an_older_letter_that_is_counted_late_does_not_become_the_newest(postgres_store: DjangoStore) -> None:
