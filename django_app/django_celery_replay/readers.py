@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row
+from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from celery_replay.states import LetterState
 from celery_replay.stores.reading import Look, Reader
 
 from .batches import forgettable
 from .models import Blob, Lead, LetterTrend
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
 from .text import restored, stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
@@ -69,6 +69,19 @@ class SqlReader(Reader):
         values = [token(identity) for identity in identities]
         sql = self._sql.select(JOBS, (), f" WHERE claim IN ({marks}) OR submission IN ({marks})")
         return [JOBS.read(row) for row in self._query(sql, values * 2)]
+
+    def jobs_named(self, submissions: Sequence[str]) -> Sequence[Job]:
+        """Read jobs by their submissions."""
+        return self._among(JOBS, "submission", submissions)
+
+    def steps_of(self, scopes: Sequence[str]) -> Sequence[StepRecord]:
+        """Read the steps of keys and jobs."""
+        return self._among(STEPS, "scope", scopes, " ORDER BY claimed_at, step_id")
+
+    def _among(self, table: Table[Any], name: str, values: Sequence[str], tail: str = "") -> list[Any]:
+        where = f" WHERE {self._sql.dialect.name(name)} IN ({self._sql.marks(len(values))})"
+        found = self._query(self._sql.select(table, (), where + tail), [table.encode(name, v) for v in values])
+        return [table.read(row) for row in found]
 
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         """Read a job's attempts, in their order."""
