@@ -192,10 +192,11 @@ def test_a_replays_failure_counts_in_its_own_group(store: Store) -> None:
     assert counted == {first.group_id: (1, 0), after.group_id: (1, 1)}
 
 
-def test_an_operations_history_tells_what_became_of_its_replays(store: Store) -> None:
+def test_an_operations_history_tells_what_became_of_its_replays(store: Store, clock: Clock) -> None:
     for name in "abc":
         fails(store, name)
         begins(store, name, f"{name}2")
+        clock.now += 1
     closes(store, runs(store, "a2", claim="a", original="a", trace_id="a2"))
     fails(store, "b2", claim="b", original="b")
     decide(store, "b", Verb.DISCARDED)
