@@ -11,7 +11,7 @@ from ..parking import JSON
 from ..policy import TaskPolicy
 from ..records import Letter, evolve
 from ..runtime import Runtime
-from ..states import Effect, LetterState, Replays, Word
+from ..states import Effect, LetterState, Replays, Verb, Word
 from . import message as messages
 from .binding import Binding, compare
 from .evidence import Evidence, gather
@@ -106,8 +106,9 @@ def accept_unknown(items: Iterable[Item]) -> list[Item]:
 
 def _looked_at(runtime: Runtime, letter: Letter, evidence: Evidence, options: Options) -> Item:
     item = Item(letter=letter, effect=evidence.effect, risky=not evidence.safe, rule=_rule(runtime, letter))
-    if letter.state in _STATES:
-        return evolve(item, hindrance=Hindrance.STATE, said=_STATES[letter.state])
+    if not dead_letters.allows(letter.state, Verb.REPLAYED):
+        said = _STATES.get(letter.state, f"it is {letter.state}, a state of a newer version")
+        return evolve(item, hindrance=Hindrance.STATE, said=said)
     try:
         item = _fitted(runtime, item, options)
     except messages.PayloadUnreadable as error:

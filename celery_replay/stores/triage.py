@@ -82,7 +82,8 @@ class Triage(ABC):
             row = unit.row(letter.replay) if letter is not None and letter.replay else None
             if letter is not None and (row is None or row.status is not RowStatus.RELEASED or row.releases):
                 raise TriageRefused("its replay was sent already; revoke it, or wait for its end")
-            after = _decide(unit, submission, decision)
+            operation_id = decision.operation_id or (letter.operation_id if letter is not None else "")
+            after = _decide(unit, submission, evolve(decision, operation_id=operation_id))
             if row is not None:
                 unit.drop(row)
             return after
