@@ -58,7 +58,7 @@ def text(response: Any) -> str:
 def test_a_letter_is_looked_at_and_then_replayed(put: Put, visitor: Client, store: DjangoStore, shop: Celery) -> None:
     put(*failed())
     page = press(visitor, seen(visitor), "Replay…")
-    assert "✓ is sent shop.ship ship:s ✓ absent" in text(page)
+    assert "✓ is sent shop.ship ship:s ✓ absent To celery." in text(page)
     assert (sent(shop), letter_of(store).state) == ([], LetterState.OPEN)
 
     after = press(visitor, page, SEND, reason="the bank is up again")
@@ -166,6 +166,21 @@ def test_unknown_effects_are_left_out_unless_their_number_is_typed(
     press(visitor, looked(visitor, "b", "c"), SEND, reason="I looked at the bank", unknown="2", rate="")
     assert [str(letter_of(store, name).state) for name in "abc"] == ["replay_pending"] * 3
     assert json.loads(store.history(submission="b")[-1].details)["accepts_unknown"] is True
+
+
+def test_what_a_task_forbids_is_overridden_for_one_letter_alone(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
+    kept = message([7], {}, task={"protection": "steps", "replay": "never"})
+    put(*failed("a", message=kept), *failed("b", message=kept))
+    many = looked(visitor, "a", "b")
+    assert "2 ✗ left out: never" in text(many)
+    assert "2 ✗ left out: never" in text(press(visitor, many, "Look again", override_never="on"))
+    page = press(visitor, seen(visitor, f"{LETTERS}a/change/"), "Replay…")
+    assert 'its task declares replay="never"' in text(page)
+    press(visitor, page, SEND, reason="the mail was not sent", override_never="on")
+    assert [str(letter_of(store, name).state) for name in "ab"] == ["replay_pending", "open"]
+    assert json.loads(store.history(submission="a")[0].details)["overrides_never"] is True
 
 
 def test_a_letter_that_would_be_left_out_is_not_sent_by_pressing(
