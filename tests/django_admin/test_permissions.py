@@ -111,8 +111,8 @@ def test_buttons_that_one_may_not_press_are_there_and_name_the_permission(visito
     pages = {
         "letter": (f"{LETTERS}s/change/", ["Note", "Discard", "Assign"], [TRIAGE, REPLAY]),
         "parked": (f"{BASE}/parkedjob/s/change/", ["Free it before its time"], [TRIAGE]),
-        "group": (f"{BASE}/lettergroup/g/change/", ["Note"], [TRIAGE, REPLAY]),
-        "list": (LETTERS, [], [TRIAGE, REPLAY]),
+        "group": (f"{BASE}/lettergroup/g/change/", ["Note", "Go on with all of them"], [TRIAGE, REPLAY]),
+        "list": (LETTERS, ["Go on with the selected", "Go on with all that match"], [TRIAGE, REPLAY]),
     }
     for path, labels, permissions in pages.values():
         page = seen(visitor, path)

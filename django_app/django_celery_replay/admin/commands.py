@@ -35,6 +35,12 @@ def commands(request: HttpRequest) -> list[Command]:
     return [*found, Command(name="replay", label="Replay…", missing=missing(request, REPLAY))]
 
 
+def menu(request: HttpRequest) -> dict[str, object]:
+    """Return what a page with a choice of commands needs."""
+    offered = commands(request)
+    return {"commands": offered, "able": not all(each.missing for each in offered)}
+
+
 def decisions(letter: Letter) -> Iterator[Command]:
     """Return the buttons of one letter's decisions, but for those that ask for more than a reason."""
     for choice in CHOICES.values():

@@ -25,7 +25,7 @@ from ..tables import GROUPS
 from ..text import token
 from . import histories
 from .causes import cause, first_hour, said_of, sparkline
-from .commands import commands
+from .commands import menu
 from .display import NONE, column, moment, short_moment, shown, told, two_lines, word
 from .filters import ReasonFilter, TaskFilter, UnresolvedFilter
 from .frozen import BOUND
@@ -118,7 +118,7 @@ class LetterGroupAdmin(RecordAdmin):
             "message": told(record.error_message) or NONE,
             "letters_url": self.letters_url(key),
             "unresolved_url": self.letters_url(key, state="unresolved"),
-            "commands": commands(request),
+            **menu(request),
             "bound": f"{BOUND:,}",
             "more": record.unresolved > BOUND,
             "unresolved": f"{record.unresolved:,}",

@@ -21,7 +21,7 @@ from celery_replay.states import Effect, LetterState
 
 from .. import models
 from ..tables import LETTERS
-from .commands import commands
+from .commands import commands, menu
 from .deciding import ask, decide
 from .decisions import CHOICES
 from .display import column, short_moment, stored_badge, stored_word, two_lines
@@ -81,7 +81,7 @@ class DeadLetterAdmin(RecordAdmin):
         """Show the list; ask what is to be done with those letters of it that were chosen."""
         if request.method == "POST":
             return self._choose(request)
-        return self.show_list(request, {"commands": commands(request), "bound": f"{BOUND:,}"})
+        return self.show_list(request, {**menu(request), "bound": f"{BOUND:,}"})
 
     def _choose(self, request: HttpRequest) -> HttpResponse:
         wanted = next((each for each in commands(request) if each.name == request.POST.get("action")), None)
