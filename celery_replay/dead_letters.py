@@ -177,6 +177,15 @@ def declared(message: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
+def positions(message: bytes) -> list[str]:
+    """Return the parameters that a kept message's positional arguments are for; none where nobody said."""
+    found = declared(message).get("parameters")
+    try:
+        return [str(name) for name, kind, *_ in found if kind.startswith("POSITIONAL_")]  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):  # a stored message may be of any version, or damaged
+        return []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """What somebody wants to be done with a letter."""
@@ -215,6 +224,11 @@ _DECISIONS: dict[Verb, tuple[tuple[LetterState, ...], LetterState | None]] = {
 """From which states each decision can be taken, and to which state it leads."""
 
 
+def allows(state: LetterState, verb: Verb) -> bool:
+    """Can a letter in this state be decided about so?"""
+    return state in _DECISIONS[verb][0]
+
+
 def decide(letter: Letter, decision: Decision) -> Letter:
     """Apply a decision.
 
@@ -247,15 +261,15 @@ def _refusal(letter: Letter, allowed: Iterable[LetterState]) -> str:
     return f"it is {letter.state}, and must be {' or '.join(allowed)} for that"
 
 
-def entry(letter: Letter, decision: Decision, now: Micros) -> HistoryEntry:
+def entry(decision: Decision, now: Micros, *, submission: str = "", group_id: str = "") -> HistoryEntry:
     """Write down who decided what."""
     return HistoryEntry(
         entry_id=new_id(),
         at=now,
         verb=decision.verb,
         actor=decision.actor,
-        submission=letter.submission,
-        group_id=letter.group_id,
+        submission=submission,
+        group_id=group_id,
         operation_id=decision.operation_id,
         text=decision.text,
         details=decision.details,
@@ -271,7 +285,13 @@ def happened(before: Letter | None, after: Letter, now: Micros) -> HistoryEntry 
         failed = after.last_failed != before.last_failed
         verb, text = Verb.FAILED_AGAIN, _failure(after) if failed else "withdrawn before it began"
     return HistoryEntry(
-        entry_id=new_id(), at=now, verb=verb, submission=after.submission, group_id=after.group_id, text=text
+        entry_id=new_id(),
+        at=now,
+        verb=verb,
+        submission=after.submission,
+        group_id=after.group_id,
+        operation_id=before.operation_id if before.state is LetterState.REPLAY_PENDING else "",
+        text=text,
     )
 
 

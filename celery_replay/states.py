@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeVar
+
+W = TypeVar("W", bound="Word")
 
 
 class Word(str, Enum):
@@ -10,6 +13,19 @@ class Word(str, Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+    @classmethod
+    def known_or_newer(cls: type[W], text: str) -> W:
+        """Return the member with this text; for a word of a newer version one that is like none of them.
+
+        For showing only: no rule knows what such a word means.
+        """
+        known: W | None = cls._value2member_map_.get(text)  # type: ignore[assignment]
+        if known is not None:
+            return known
+        newer = str.__new__(cls, text)
+        newer._name_ = newer._value_ = text
+        return newer
 
 
 class Outcome(Word):
@@ -218,6 +234,8 @@ class Verb(Word):
     """It was sent again, under a new task id."""
     STOPPED = "stopped"
     """A replay that had not been sent was called off."""
+    LEFT_OUT = "left_out"
+    """Somebody wanted something to be done with many letters, and it was not done with this one."""
     REVEALED = "revealed"
     """A payload was looked at unredacted."""
     FREED = "freed"

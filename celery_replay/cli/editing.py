@@ -11,8 +11,8 @@ from kombu.utils import json
 from ..dead_letters import Decision
 from ..policy import TaskPolicy
 from ..records import Letter, evolve
-from ..redaction import REDACTED, redact
-from ..replay import fitting
+from ..redaction import redact
+from ..replay import fitting, mending
 from ..replay.fitting import Mended, PayloadUnfit
 from ..replay.message import PayloadUnreadable
 from ..runtime import Runtime
@@ -142,7 +142,7 @@ def _by_hand(letter: Letter, policy: TaskPolicy) -> Mended:
         if isinstance(edited, dict):
             break
         click.confirm("this is no JSON object. Edit it again?", abort=True, err=True, default=True)
-    news = {name: _unredacted(value, shown.get(name), original.get(name)) for name, value in edited.items()}
+    news = mending.restored(shown, edited, original)
     return fitting.changed(letter, policy, news, [name for name in original if name not in edited])
 
 
@@ -153,16 +153,3 @@ def _editable(data: Any) -> str:
 
 def _escaped(sign: str) -> str:
     return str(json.dumps(sign))[1:-1]
-
-
-def _unredacted(edited: Any, shown: Any, original: Any) -> Any:
-    """Put back what was hidden from whoever edited, and was left as it was."""
-    if json.dumps(edited) == json.dumps(shown):
-        return original
-    if isinstance(edited, dict) and isinstance(shown, dict) and isinstance(original, dict):
-        return {name: _unredacted(value, shown.get(name), original.get(name)) for name, value in edited.items()}
-    if isinstance(edited, list) and isinstance(shown, list) and len(edited) == len(shown):
-        return [_unredacted(*three) for three in zip(edited, shown, original, strict=True)]
-    if REDACTED in json.dumps(edited):
-        raise PayloadUnfit(f"{REDACTED} stands where something else was hidden: write the value")
-    return edited

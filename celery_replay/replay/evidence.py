@@ -32,9 +32,18 @@ class Evidence:
 
 def evidence_of(store: Store, letter: Letter) -> Evidence:
     """Collect what the store knows now; more than it did when the letter was filed."""
-    job = (store.job(letter.replay) if letter.replay else None) or store.job(letter.submission)
-    steps = store.steps(job.identity) if job is not None else ()
-    return weigh(letter, job, steps)
+    return gather(store, [letter])[0]
+
+
+def gather(store: Store, letters: Sequence[Letter]) -> list[Evidence]:
+    """Collect the evidence of many letters at once."""
+    jobs = store.jobs_named(name for letter in letters for name in (letter.submission, letter.replay) if name)
+    about = [jobs.get(letter.replay) or jobs.get(letter.submission) for letter in letters]
+    steps = store.steps_of({job.identity for job in about if job is not None})
+    return [
+        weigh(letter, job, steps[job.identity] if job is not None else ())
+        for letter, job in zip(letters, about, strict=True)
+    ]
 
 
 def weigh(letter: Letter, job: Job | None, steps: Sequence[StepRecord]) -> Evidence:

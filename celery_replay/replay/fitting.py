@@ -19,7 +19,7 @@ Arguments = Mapping[str, Any]
 
 
 class PayloadUnfit(ReplayError):
-    """Today's code can't be called with this payload."""
+    """The payload can't be sent as somebody wrote it; the message says what it may be."""
 
     id = "payload-unfit"
 

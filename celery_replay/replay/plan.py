@@ -11,10 +11,10 @@ from ..parking import JSON
 from ..policy import TaskPolicy
 from ..records import Letter, evolve
 from ..runtime import Runtime
-from ..states import Effect, LetterState, Replays, Word
+from ..states import Effect, LetterState, Replays, Verb, Word
 from . import message as messages
 from .binding import Binding, compare
-from .evidence import evidence_of
+from .evidence import Evidence, gather
 
 
 class Hindrance(Word):
@@ -28,6 +28,8 @@ class Hindrance(Word):
     """Its task is not known here."""
     SIGNATURE = "signature"
     """Its payload would mean something else today, or nothing."""
+    CHANGED = "changed"
+    """Something happened to it since somebody looked at it."""
     NEVER = "never"
     """Its task declares `replay="never"`, or did when it failed."""
     EFFECT_UNKNOWN = "effect_unknown"
@@ -90,7 +92,8 @@ def preview(runtime: Runtime, letters: Iterable[Letter], options: Options = Opti
     if options.override_never and len(chosen) != 1:
         # Whoever overrides the rule has looked at this one.
         options = evolve(options, override_never=False)
-    items = [_looked_at(runtime, letter, options) for letter in chosen]
+    found = gather(runtime.store, chosen)
+    items = [_looked_at(runtime, letter, known, options) for letter, known in zip(chosen, found, strict=True)]
     return accept_unknown(items) if options.include_unknown else items
 
 
@@ -101,11 +104,11 @@ def accept_unknown(items: Iterable[Item]) -> list[Item]:
     ]
 
 
-def _looked_at(runtime: Runtime, letter: Letter, options: Options) -> Item:
-    evidence = evidence_of(runtime.store, letter)
+def _looked_at(runtime: Runtime, letter: Letter, evidence: Evidence, options: Options) -> Item:
     item = Item(letter=letter, effect=evidence.effect, risky=not evidence.safe, rule=_rule(runtime, letter))
-    if letter.state in _STATES:
-        return evolve(item, hindrance=Hindrance.STATE, said=_STATES[letter.state])
+    if not dead_letters.allows(letter.state, Verb.REPLAYED):
+        said = _STATES.get(letter.state, f"it is {letter.state}, a state of a newer version")
+        return evolve(item, hindrance=Hindrance.STATE, said=said)
     try:
         item = _fitted(runtime, item, options)
     except messages.PayloadUnreadable as error:

@@ -11,7 +11,7 @@ from ..clock import SECOND, Micros, new_id, wall
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
 from ..headers import Stamp
-from ..records import Letter
+from ..records import Letter, Row
 from ..runtime import Runtime
 from ..serialization import canonical_json
 from ..states import Replays, Verb
@@ -56,16 +56,21 @@ def send(runtime: Runtime, items: Sequence[Item], order: Order, operation_id: st
     """
     begin = runtime.store.now() if order.rate else None
     due = 0
+    reachable = True
     for item in items:
         if not item.ready:
             yield Sent(item=item, said=item.said)
             continue
         at = begin + int(due * SECOND / order.rate) if begin is not None and order.rate and due else None
         due += 1
-        yield _sent(runtime, item, order, operation_id, at)
+        sent, row = _begun(runtime, item, order, operation_id, at)
+        if row is not None and at is None and reachable:
+            # A broker that does not answer is waited for once; what it did not take is sent by the steward.
+            reachable = parking.dispatch(runtime.app, runtime.store, [row], runtime.resend_us) == 1
+        yield sent
 
 
-def _sent(runtime: Runtime, item: Item, order: Order, operation_id: str, at: Micros | None) -> Sent:
+def _begun(runtime: Runtime, item: Item, order: Order, operation_id: str, at: Micros | None) -> tuple[Sent, Row | None]:
     letter, task_id = item.letter, str(uuid.uuid4())
     stamp = _stamp(runtime, letter, accepts_unknown=item.risky)
     try:
@@ -79,19 +84,18 @@ def _sent(runtime: Runtime, item: Item, order: Order, operation_id: str, at: Mic
             replay=stamp.submission,
             operation_id=operation_id,
             revision=letter.revision,
-            details=canonical_json(_details(item, order, task_id)),
+            details=canonical_json(_details(item, order, task_id, stamp.submission)),
         )
         row = runtime.store.begin_replay(letter.submission, decision, message, at)
     except (TriageRefused, messages.PayloadUnreadable) as refusal:
-        return Sent(item=item, said=refusal.message)
-    if at is None:
-        parking.dispatch(runtime.app, runtime.store, [row], runtime.resend_us)
-    return Sent(item=item, task_id=task_id, submission=stamp.submission)
+        return Sent(item=item, said=refusal.message), None
+    return Sent(item=item, task_id=task_id, submission=stamp.submission), row
 
 
-def _details(item: Item, order: Order, task_id: str) -> dict[str, object]:
+def _details(item: Item, order: Order, task_id: str, replay: str) -> dict[str, object]:
     return {
         "task_id": task_id,
+        "replay": replay,
         "effect": str(item.effect),
         "accepts_unknown": item.needs_acceptance,
         "overrides_never": item.rule is Replays.NEVER,

@@ -255,6 +255,13 @@ class _MemoryReader(Reader):
     def owners(self, identities: Sequence[str]) -> Sequence[Job]:
         return [j for j in self._tables.jobs.values() if j.claim in identities or j.submission in identities]
 
+    def jobs_named(self, submissions: Sequence[str]) -> Sequence[Job]:
+        return [self._tables.jobs[name] for name in submissions if name in self._tables.jobs]
+
+    def steps_of(self, scopes: Sequence[str]) -> Sequence[StepRecord]:
+        found = [step for step in self._tables.steps.values() if step.scope in scopes]
+        return sorted(found, key=attrgetter("claimed_at", "step_id"))
+
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         found = [a for a in self._tables.attempts.values() if a.submission == submission]
         return sorted(found, key=lambda attempt: attempt.started_at)

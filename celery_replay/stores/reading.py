@@ -80,6 +80,14 @@ class Reader(ABC):
         """Return the jobs that hold one of these keys, or are one of these submissions."""
 
     @abstractmethod
+    def jobs_named(self, submissions: Sequence[str]) -> Sequence[Job]:
+        """Return the jobs of these submissions."""
+
+    @abstractmethod
+    def steps_of(self, scopes: Sequence[str]) -> Sequence[StepRecord]:
+        """Return the side-effect steps of these keys and submissions, in the order of their claims."""
+
+    @abstractmethod
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         """Return a submission's ended attempts, oldest first."""
 
@@ -214,6 +222,20 @@ class Readable(ABC):
         # As for those who wait: the holder of a key comes before a submission of the same name.
         return {job.submission: job for job in found} | {job.claim: job for job in found if job.claim}
 
+    def jobs_named(self, submissions: Iterable[str]) -> Mapping[str, Job]:
+        """Return the jobs of these submissions, by their names; those that there are."""
+        with self._read() as reader:
+            return {job.submission: job for some in _batches(submissions) for job in reader.jobs_named(some)}
+
+    def steps_of(self, scopes: Iterable[str]) -> Mapping[str, Sequence[StepRecord]]:
+        """Return the side-effect steps of each of these keys, or of submissions without one."""
+        found: dict[str, list[StepRecord]] = {scope: [] for scope in scopes}
+        with self._read() as reader:
+            for some in _batches(found):
+                for step in reader.steps_of(some):
+                    found.setdefault(step.scope, []).append(step)
+        return found
+
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         """Return the attempts of a submission that ended, in their order."""
         with self._read() as reader:
@@ -266,11 +288,10 @@ class Readable(ABC):
 
     def standing(self, submissions: Iterable[str]) -> Mapping[str, tuple[LetterState, str]]:
         """Return where these dead letters stand: state, and submission of the newest replay."""
-        wanted = sorted(set(submissions))
         found: dict[str, tuple[LetterState, str]] = {}
-        for start in range(0, len(wanted), _BATCH):
+        for some in _batches(submissions):
             with self._read() as reader:
-                rows = reader.standing(wanted[start : start + _BATCH])
+                rows = reader.standing(some)
             found.update((submission, (state, replay)) for submission, state, replay in rows)
         return found
 
@@ -346,6 +367,12 @@ class Readable(ABC):
                 leader=leader,
                 leads_until=until,
             )
+
+
+def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Split names into as many as one query takes: SQLite may take no more than 999."""
+    wanted = sorted(set(names))
+    return (wanted[start : start + _BATCH] for start in range(0, len(wanted), _BATCH))
 
 
 def _given(wanted: Mapping[str, str | None]) -> dict[str, str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from .. import dead_letters, tombstones
-from ..clock import Micros, new_id
+from ..clock import Micros
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
 from ..lifecycle import PUBLISHING_US
-from ..records import Chunk, HistoryEntry, Job, Letter, Row, evolve
+from ..records import Chunk, Job, Letter, Row, evolve
 from ..states import Reason, RowStatus, Verb
 from .units import Unit, put_letter
 
@@ -82,7 +82,8 @@ class Triage(ABC):
             row = unit.row(letter.replay) if letter is not None and letter.replay else None
             if letter is not None and (row is None or row.status is not RowStatus.RELEASED or row.releases):
                 raise TriageRefused("its replay was sent already; revoke it, or wait for its end")
-            after = _decide(unit, submission, decision)
+            operation_id = decision.operation_id or (letter.operation_id if letter is not None else "")
+            after = _decide(unit, submission, evolve(decision, operation_id=operation_id))
             if row is not None:
                 unit.drop(row)
             return after
@@ -103,7 +104,8 @@ class Triage(ABC):
             revision = row.revision + 1
             freed = evolve(row, status=RowStatus.RELEASED, revision=revision, releases=1, wake_at=unit.now)
             unit.put(freed)
-            unit.put(_entry(unit, Decision(verb=Verb.FREED, actor=actor, text=text), submission=submission))
+            decision = Decision(verb=Verb.FREED, actor=actor, text=text)
+            unit.put(dead_letters.entry(decision, unit.now, submission=submission))
             return freed
 
         return self._atomically(step)
@@ -123,21 +125,22 @@ class Triage(ABC):
 
     def note_group(self, group_id: str, decision: Decision) -> None:
         """Write a note about a whole group."""
-        self._atomically(lambda unit: unit.put(_entry(unit, decision, group_id=group_id)))
+        self.write_down([("", decision)], group_id=group_id)
 
+    def write_down(self, decisions: Iterable[tuple[str, Decision]], *, group_id: str = "") -> None:
+        """Write down what changes no record; all of it, or nothing.
 
-def _entry(unit: Unit, decision: Decision, *, submission: str = "", group_id: str = "") -> HistoryEntry:
-    return HistoryEntry(
-        entry_id=new_id(),
-        at=unit.now,
-        verb=decision.verb,
-        actor=decision.actor,
-        submission=submission,
-        group_id=group_id,
-        operation_id=decision.operation_id,
-        text=decision.text,
-        details=decision.details,
-    )
+        Args:
+            decisions: each with the submission that it is about, if it is about one.
+            group_id: the group that they are about.
+        """
+        decided = list(decisions)
+
+        def step(unit: Unit) -> None:
+            for submission, decision in decided:
+                unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
+
+        self._atomically(step)
 
 
 def _decide(unit: Unit, submission: str, decision: Decision) -> Letter:
@@ -147,7 +150,7 @@ def _decide(unit: Unit, submission: str, decision: Decision) -> Letter:
     after = dead_letters.decide(letter, decision)
     if after != letter:
         put_letter(unit, letter, after)
-    unit.put(dead_letters.entry(letter, decision, unit.now))
+    unit.put(dead_letters.entry(decision, unit.now, submission=letter.submission, group_id=letter.group_id))
     return after
 
 
@@ -167,7 +170,7 @@ def _erase(unit: Unit, submission: str, decision: Decision, strip: Strip) -> Job
     for entry in history:
         unit.put(tombstones.of_entry(entry))
     group_id = letter.group_id if letter is not None else ""
-    unit.put(_entry(unit, decision, submission=submission, group_id=group_id))
+    unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
     _erase_events(unit, job, strip)
     unit.silence(submission)
     return tombstones.of_job(job)

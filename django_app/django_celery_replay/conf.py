@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from django.conf import settings
 from django.db import router
+from django.db.models import Model
 
 from celery_replay.redaction import learn
 from celery_replay.runtime import Runtime, runtime_of
+from celery_replay.stores.base import Store
 
 
 def store_alias() -> str | None:
     """Return the alias of the store's database, if that is where the store is."""
-    from .models import ProcessedJob
-
     scheme, _, rest = (getattr(settings, "CELERY_REPLAY_STORE", None) or "django").partition("://")
     if scheme != "django":
         return None
-    return rest or router.db_for_write(ProcessedJob)
+    return rest or router.db_for_write(_model())
 
 
 def celery_app() -> Any:
@@ -41,3 +42,25 @@ def know_secrets() -> None:
     # Its app need not be loaded in a process that only shows pages.
     names = getattr(settings, "CELERY_REPLAY_REDACT", None) or ()
     learn((names,) if isinstance(names, str) else names)
+
+
+def store() -> Store:
+    """Return the store whose records the ORM reads: the Celery app's, if that is the one."""
+    alias = store_alias() or router.db_for_write(_model())
+    known = runtime()
+    if known is not None and getattr(known.store, "alias", None) == alias:
+        return known.store
+    return _own_store(alias)
+
+
+@cache
+def _own_store(alias: str) -> Store:
+    from .store import DjangoStore
+
+    return DjangoStore(alias)
+
+
+def _model() -> type[Model]:
+    from .models import ProcessedJob
+
+    return ProcessedJob

@@ -17,6 +17,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def as_micros(value: datetime) -> Micros:
+    """Return a point in time as the records have it."""
+    return (value - _EPOCH) // _MICROSECOND
+
+
 class TokenField(models.CharField):  # type: ignore[type-arg]
     """Text that is compared for equality only, byte by byte, whatever the database's collation.
 
@@ -48,7 +53,7 @@ class MicrosecondsField(models.BigIntegerField):  # type: ignore[type-arg]
     def get_prep_value(self, value: Any) -> Micros | None:
         """Convert for the database; integers are taken as microseconds."""
         value = self.to_python(value)
-        return None if value is None else (value - _EPOCH) // _MICROSECOND
+        return None if value is None else as_micros(value)
 
     def to_python(self, value: Any) -> datetime | None:
         """Convert integers and ISO text."""

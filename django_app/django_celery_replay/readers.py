@@ -86,6 +86,19 @@ class SqlReader(Reader):
         sql = self._sql.select(JOBS, (), f" WHERE claim IN ({marks}) OR submission IN ({marks})")
         return [JOBS.read(row) for row in self._query(sql, values * 2)]
 
+    def jobs_named(self, submissions: Sequence[str]) -> Sequence[Job]:
+        """Read jobs by their submissions."""
+        return self._among(JOBS, "submission", submissions)
+
+    def steps_of(self, scopes: Sequence[str]) -> Sequence[StepRecord]:
+        """Read the steps of keys and jobs."""
+        return self._among(STEPS, "scope", scopes, " ORDER BY claimed_at, step_id")
+
+    def _among(self, table: Table[Any], name: str, values: Sequence[str], tail: str = "") -> list[Any]:
+        where = f" WHERE {self._sql.dialect.name(name)} IN ({self._sql.marks(len(values))})"
+        found = self._query(self._sql.select(table, (), where + tail), [table.encode(name, v) for v in values])
+        return [table.read(row) for row in found]
+
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         """Read a job's attempts, in their order."""
         return self._all(ATTEMPTS, " ORDER BY started_at", submission=submission)

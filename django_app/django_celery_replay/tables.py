@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from enum import Enum
 from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
@@ -12,6 +11,8 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 from django.db import models
 
 from celery_replay import records
+from celery_replay.exceptions import SchemaMismatch
+from celery_replay.states import Word
 
 from . import models as tables
 from .fields import TokenField
@@ -43,6 +44,7 @@ class Table(Generic[R]):
         columns = {f.attname: f for f in model._meta.concrete_fields}
         self._encoders: dict[str, Codec] = {n: _encoder(columns[n], hints.get(n)) for n in self.columns}
         self._decode = tuple(_decoder(columns[name], hints[name]) for name in self.fields)
+        self._show = tuple(_decoder(columns[name], hints[name], newer=True) for name in self.fields)
         self.row = self.values(self.columns)
         """Returns a record's values in the order of `columns`."""
 
@@ -57,14 +59,26 @@ class Table(Generic[R]):
         return values
 
     def read(self, row: Sequence[Any]) -> R:
-        """Return the record of a row selected by `fields`."""
-        values = [v if d is None or v is None else d(v) for d, v in zip(self._decode, row, strict=True)]
-        return self.record(**dict(zip(self.fields, values, strict=True)))
+        """Return the record of a row selected by `fields`.
+
+        Raises:
+            SchemaMismatch: it has a word that this version does not know.
+        """
+        try:
+            return self._record(row, self._decode)
+        except KeyError as error:
+            raise SchemaMismatch(
+                f"a row of {self.name} has the word {error}, which this version does not know; upgrade this process"
+            ) from error
 
     def record_of(self, row: models.Model) -> R:
-        """Return the record of a row that the ORM has read."""
+        """Return the record of a row that the ORM has read, for showing: it may have words of a newer version."""
         columns = {f.attname: f for f in row._meta.concrete_fields}
-        return self.read([columns[name].get_prep_value(getattr(row, name)) for name in self.fields])
+        return self._record([columns[n].get_prep_value(getattr(row, n)) for n in self.fields], self._show)
+
+    def _record(self, row: Sequence[Any], decoders: Sequence[Codec]) -> R:
+        values = [v if d is None or v is None else d(v) for d, v in zip(decoders, row, strict=True)]
+        return self.record(**dict(zip(self.fields, values, strict=True)))
 
     def encode(self, name: str, value: Any) -> Any:
         """Return a value as its column has it."""
@@ -73,16 +87,16 @@ class Table(Generic[R]):
 
 
 def _encoder(column: models.Field[Any, Any], hint: Any) -> Codec:
-    if _enum(hint):
+    if _words(hint):
         return attrgetter("_value_")
     if isinstance(column, TokenField):
         return partial(token, limit=column.max_length or 255)
     return stored if isinstance(column, models.TextField) else None
 
 
-def _decoder(column: models.Field[Any, Any], hint: Any) -> Codec:
-    if enum := _enum(hint):
-        return {member.value: member for member in enum}.__getitem__
+def _decoder(column: models.Field[Any, Any], hint: Any, *, newer: bool = False) -> Codec:
+    if words := _words(hint):
+        return words.known_or_newer if newer else {word.value: word for word in words}.__getitem__
     if isinstance(column, (models.CharField, models.TextField)):
         return restored
     if isinstance(column, models.BinaryField):
@@ -90,8 +104,8 @@ def _decoder(column: models.Field[Any, Any], hint: Any) -> Codec:
     return bool if isinstance(column, models.BooleanField) else None
 
 
-def _enum(hint: Any) -> type[Enum] | None:
-    found = (h for h in (hint, *get_args(hint)) if isinstance(h, type) and issubclass(h, Enum))
+def _words(hint: Any) -> type[Word] | None:
+    found = (h for h in (hint, *get_args(hint)) if isinstance(h, type) and issubclass(h, Word))
     return next(found, None)
 
 

@@ -8,7 +8,7 @@ from celery_replay.clock import SECOND
 from celery_replay.records import Failure
 from celery_replay.states import AckMode, LetterState, Outcome, Reason
 from celery_replay.stores.base import Store
-from tests.conformance.callers import closes, opens, runs
+from tests.conformance.callers import claims, closes, opens, runs
 from tests.conformance.world import Clock
 from tests.rules.builders import delivery
 
@@ -167,3 +167,22 @@ def test_a_glance_names_the_steward_that_leads_until_its_lease_lapses(store: Sto
     assert (glance.leader, glance.leads_until) == ("one", clock.now + 10)
     clock.now += 10
     assert store.overview().leader is None
+
+
+def test_many_jobs_are_looked_up_at_once(store: Store) -> None:
+    for number in range(3):
+        starts(store, f"s{number}")
+    wanted = [*(f"s{number}" for number in range(1_200)), "gone"]
+    assert sorted(store.jobs_named(wanted)) == ["s0", "s1", "s2"]
+    assert store.jobs_named([]) == {}
+
+
+def test_the_steps_of_many_jobs_are_looked_up_at_once(store: Store, clock: Clock) -> None:
+    for name in "ab":
+        job = runs(store, name, claim=None)
+        for key in ("first", "second"):
+            clock.now += 1
+            claims(store, job, key)
+    found = store.steps_of(["a", "b", "none", *(f"s{number}" for number in range(1_200))])
+    assert [step.key for step in found["a"]] == [step.key for step in found["b"]] == ["first", "second"]
+    assert (found["none"], store.steps_of([])) == ([], {})

@@ -192,6 +192,27 @@ def test_a_replays_failure_counts_in_its_own_group(store: Store) -> None:
     assert counted == {first.group_id: (1, 0), after.group_id: (1, 1)}
 
 
+def test_an_operations_history_tells_what_became_of_its_replays(store: Store, clock: Clock) -> None:
+    for name in "abc":
+        fails(store, name)
+        begins(store, name, f"{name}2")
+        clock.now += 1
+    closes(store, runs(store, "a2", claim="a", original="a", trace_id="a2"))
+    fails(store, "b2", claim="b", original="b")
+    decide(store, "b", Verb.DISCARDED)
+    told = [(e.submission, e.verb) for e in store.history(operation_id="op")]
+    assert told[:3] == [(name, Verb.REPLAYED) for name in "abc"]
+    assert sorted(told[3:]) == [("a", Verb.RESOLVED), ("b", Verb.FAILED_AGAIN)]
+
+
+def test_what_changes_no_record_is_written_down_all_of_it(store: Store) -> None:
+    left = [(name, Decision(verb=Verb.LEFT_OUT, actor="ann", text=f"not {name}", operation_id="op")) for name in "ab"]
+    store.write_down(left)
+    store.note_group("g", Decision(verb=Verb.NOTED, actor="bob", text="the bank was down"))
+    assert sorted((e.submission, e.text) for e in store.history(operation_id="op")) == [("a", "not a"), ("b", "not b")]
+    assert [(e.actor, e.text) for e in store.history(group_id="g")] == [("bob", "the bank was down")]
+
+
 def test_a_replay_that_dies_is_sent_again_by_the_steward(store: Store, clock: Clock) -> None:
     fails(store, "a")
     begins(store, "a", "a2")

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery_replay.clock import SECOND
-from celery_replay.records import AttemptRecord, Chunk, Job, Letter, Row, StepRecord
+from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from celery_replay.serialization import pack
-from celery_replay.states import Outcome, StepState
+from celery_replay.states import Outcome, Reason, StepState, Verb
 from celery_replay.trace import Recorder
 from tests.rules import builders
 
@@ -72,6 +72,28 @@ def letter(submission: str = "s", **changes: Any) -> Letter:
     return builders.letter(submission, **{**values, **changes})
 
 
+def group(group_id: str = "s", **changes: Any) -> Group:
+    values: dict[str, Any] = {
+        "group_id": group_id,
+        "operation": "shop.ship",
+        "reason": Reason.EXCEPTION,
+        "error_type": "shop.bank.CardRefused",
+        "frames": "shop/tasks.py:ship\nshop/bank.py:charge",
+        "error_message": "no",
+        "newest": "s",
+        "filed": 3,
+        "unresolved": 2,
+        "first_seen": NOW,
+        "last_seen": NOW,
+    }
+    return Group(**{**values, **changes})
+
+
+def entry(entry_id: str = "e", **changes: Any) -> HistoryEntry:
+    values: dict[str, Any] = {"entry_id": entry_id, "at": NOW, "verb": Verb.NOTED, "actor": "ann", "text": "why"}
+    return HistoryEntry(**{**values, **changes})
+
+
 def row(submission: str = "s", **changes: Any) -> Row:
     return builders.row(submission, **{"message": message(), **changes})
 
@@ -82,6 +104,7 @@ def message(
     body: bytes | None = None,
     content_type: str = "application/json",
     headers: Mapping[str, Any] | None = None,
+    task: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> bytes:
     """Build a message as the parking lot keeps it."""
@@ -93,6 +116,7 @@ def message(
     return pack(
         {
             "v": 1,
+            "task": task,
             "headers": {"task": "shop.ship", "kwargsrepr": "{'card_token': '4242'}", **(headers or {})},
             "body": base64.b64encode(body).decode(),
             "content_type": content_type,
@@ -104,6 +128,18 @@ def message(
             **more,
         }
     )
+
+
+def failed(submission: str = "s", effect: str = "absent", **changes: Any) -> list[Any]:
+    """Build a failed job of the shop's task and its letter."""
+    protection = {"absent": "steps", "unknown": ""}[effect]
+    parameters = [[name, "POSITIONAL_OR_KEYWORD", name != "order"] for name in ("order", "card_token", "note")]
+    sent = message([7, "4242"], {"note": "fragile"}, task={"parameters": parameters, "protection": protection})
+    about = {"status": Outcome.FAILED, "letter": True, "result": None, "started_at": NOW}
+    return [
+        job(submission, **about),
+        letter(submission, **{"message": sent, "reason": Reason.EXCEPTION, "key": f"ship:{submission}", **changes}),
+    ]
 
 
 def trace(submission: str, nonce: str, *events: Mapping[str, Any], at: int = NOW) -> Chunk:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery, _state
 from django.db import connections
 from django.test import Client
 from pytest_django.plugin import DjangoDbBlocker
 
+from celery_replay.records import Group
+from celery_replay.runtime import reset, use_store
+from django_celery_replay import ReplayTask
 from django_celery_replay.store import DjangoStore
 from tests.django_admin import visitors
 from tests.support.django_stores import close_stores, empty_tables, make_django_store
@@ -53,7 +56,10 @@ def put(store: DjangoStore) -> Put:
         empty_tables(store.alias)
         with store._unit() as unit:
             for record in records:
-                unit.put(record)
+                if isinstance(record, Group):
+                    unit.tally(record, record.filed, record.unresolved)
+                else:
+                    unit.put(record)
 
     return put
 
@@ -67,7 +73,7 @@ def visitor(store: DjangoStore, settings: Any, client: Client) -> Client:
     ]
     settings.TIME_ZONE = "UTC"
     settings.MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
-    visitors.welcome([*visitors.READS, visitors.PAYLOAD])
+    visitors.welcome(visitors.ALL)
     return client
 
 
@@ -83,28 +89,19 @@ def page(visitor: Client) -> Page:
     return page
 
 
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+@pytest.fixture
+def shop(store: DjangoStore) -> Iterator[Celery]:
+    """Lend the Celery app that the web process has, with a task or two."""
+    app = Celery("shop", task_cls=ReplayTask, broker="memory://", set_as_current=False)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
+    @app.task(name="shop.ship", shared=False, stepwise=True)
+    def ship(order: int, card_token: str = "", note: str = "") -> None: ...
 
-    def handle_data(self, data: str) -> None:
-        self.words.extend(data.split())
-
-
-def text_of(html: str) -> str:
-    """Return what a reader sees, in one line."""
-    reader = _Reader()
-    reader.feed(html)
-    return " ".join(reader.words)
-
-
-def tags_of(html: str) -> list[tuple[str, dict[str, str | None]]]:
-    """Return all tags with their attributes."""
-    reader = _Reader()
-    reader.feed(html)
-    return reader.tags
+    use_store(app, store)
+    with app.connection_for_write() as connection, connection.SimpleQueue("celery") as queue:
+        queue.clear()
+    before = _state.default_app
+    _state.default_app = app
+    yield app
+    _state.default_app = before
+    reset(app)

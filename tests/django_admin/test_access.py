@@ -12,8 +12,9 @@ from celery_replay.states import Outcome
 from django_celery_replay.models import ProcessedJob
 from django_celery_replay.store import DjangoStore
 from tests.django_admin import visitors
-from tests.django_admin.builders import job, letter, row, step
-from tests.django_admin.conftest import Page, Put, text_of
+from tests.django_admin.builders import group, job, letter, row, step
+from tests.django_admin.conftest import Page, Put
+from tests.django_admin.markup import text_of
 
 BASE = "/admin/django_celery_replay"
 PAGES = [f"{BASE}/{kind}/{rest}" for kind in visitors.KINDS for rest in ("", "s/change/")]
@@ -22,12 +23,14 @@ SECRET = "fragile"
 
 @pytest.fixture
 def records(put: Put) -> None:
-    put(job(result=f'"{SECRET}"'), step(output=f'"{SECRET}"'), letter(), row())
+    put(job(result=f'"{SECRET}"'), step(output=f'"{SECRET}"'), letter(), group(), row())
 
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
 def test_pages_are_only_read(visitor: Client, records: None, path: str, method: str) -> None:
+    if (path, method) == (f"{BASE}/deadletter/", "post"):
+        pytest.skip("there, what is to be done is asked")
     assert getattr(visitor, method)(path, {"action": "delete_selected", "_selected_action": "s"}).status_code == 405
 
 
@@ -58,11 +61,12 @@ def test_strangers_are_sent_to_the_login(visitor: Client, records: None, path: s
 @pytest.mark.parametrize("path", PAGES)
 def test_payloads_need_a_permission_of_their_own(visitor: Client, page: Page, records: None, path: str) -> None:
     path = path.removeprefix(f"{BASE}/")
-    assert (SECRET in page(path)) == path.endswith("change/")
+    has_payload = path.endswith("change/") and "lettergroup" not in path
+    assert (SECRET in page(path)) == has_payload
     visitors.welcome(visitors.READS)
     html = page(path)
     assert SECRET not in html
-    assert ("django_celery_replay.view_payload" in html) == path.endswith("change/")
+    assert ("django_celery_replay.view_payload" in html) == has_payload
 
 
 @pytest.mark.parametrize("lookup", ["result__startswith", "submission", "status__contains", "message__isnull"])

@@ -7,11 +7,17 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 import pytest
+from celery import Celery
+from django.test import Client
 
+from celery_replay.states import Verb
+from django_celery_replay.admin.frozen import freeze
 from django_celery_replay.models import ProcessedJob
 from django_celery_replay.store import DjangoStore
-from tests.django_admin.builders import attempt, job, letter, message, row, step, trace
-from tests.django_admin.conftest import Page, Put, tags_of
+from tests.django_admin.builders import attempt, entry, group, job, letter, message, row, step, trace
+from tests.django_admin.conftest import Page, Put
+from tests.django_admin.markup import tags_of
+from tests.django_admin.visitors import KINDS
 
 HOSTILE = [
     "<script>evil()</script>",
@@ -34,19 +40,23 @@ def poisoned(record: Any, text: str, **changes: Any) -> Any:
     return type(record)(**{**vars(record), **texts, **changes})
 
 
+def tags_in(html: str) -> list[str]:
+    """Return a page's tags that could do something, after a look at what is in all of them."""
+    assert "\u202e" not in html
+    assert "\x00" not in html
+    for _tag, attributes in tags_of(html):
+        assert not {name for name in attributes if name.startswith("on")}
+        for name in ("href", "src", "action", "formaction"):
+            assert not (attributes.get(name) or "").startswith("javascript:")
+    return [tag for tag, _ in tags_of(html) if tag in ("script", "img", "b")]
+
+
 @pytest.fixture
 def inert(page: Page) -> Any:
     """Return what compares a page's tags with those of the same page about harmless records."""
 
     def inert(path: str) -> list[str]:
-        html = page(path)
-        assert "\u202e" not in html
-        assert "\x00" not in html
-        for _tag, attributes in tags_of(html):
-            assert not {name for name in attributes if name.startswith("on")}
-            for name in ("href", "src"):
-                assert not (attributes.get(name) or "").startswith("javascript:")
-        return [tag for tag, _ in tags_of(html) if tag in ("script", "img", "b")]
+        return tags_in(page(path))
 
     return inert
 
@@ -57,18 +67,70 @@ def records(text: str) -> list[Any]:
         poisoned(job(claim=None), text, submission="s", claim=None, result=payload, failure=payload),
         poisoned(attempt(), text, submission="s"),
         poisoned(step(), text, scope="s", output=payload),
-        poisoned(letter(), text, submission="s", message=message([text], {text: text}, headers={text: text})),
+        poisoned(
+            letter(),
+            text,
+            submission="s",
+            message=message(
+                [text], {text: text}, headers={text: text}, task={"parameters": [[text, "POSITIONAL_ONLY"]]}
+            ),
+            edited=message([text, text], {text: [text]}),
+        ),
         poisoned(row(), text, submission="s", message=message([text])),
+        poisoned(group(), text, group_id="s"),
+        *(
+            poisoned(entry(), text, entry_id=f"e{n}", details=json.dumps({"replay": text, "task_id": text}), **about)
+            for n, about in enumerate(
+                (
+                    {"submission": "s", "group_id": "s", "operation_id": "op", "verb": Verb.REPLAYED},
+                    {"submission": "s", "group_id": "s", "operation_id": "op", "verb": Verb.FAILED_AGAIN},
+                    {"submission": "s", "group_id": "s"},
+                )
+            )
+        ),
     ]
+
+
+PAGES = [f"{kind}/{rest}" for kind in KINDS for rest in ("", "s/change/")]
+PAGES += ["deadletter/operation/op/", "deadletter/s/edit/"]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_hostile_text_is_only_text(put: Put, inert: Any, text: str) -> None:
-    paths = [f"{kind}/{rest}" for kind in ("processedjob", "deadletter", "parkedjob") for rest in ("", "s/change/")]
     put(*records("harmless"))
-    harmless = [inert(path) for path in paths]
+    harmless = [inert(path) for path in PAGES]
     put(*records(text))
-    assert [inert(path) for path in paths] == harmless
+    assert [inert(path) for path in PAGES] == harmless
+
+
+FORMS = {
+    "reveal": ("deadletter/s/reveal/", {"confirmed": "1"}),
+    "reveal-parked": ("parkedjob/s/reveal/", {"confirmed": "1"}),
+    "free": ("parkedjob/s/free/", {}),
+    "decide": ("deadletter/decide/", {"verb": "discard"}),
+    "note": ("deadletter/decide/", {"verb": "note"}),
+    "replay": ("deadletter/replay/", {"looked": "1"}),
+    "edit": ("deadletter/s/edit/", {"look": "1"}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_hostile_text_in_forms_is_only_text(put: Put, visitor: Client, shop: Celery, form: str, text: str) -> None:
+    # No browser sends half of a surrogate pair.
+    typed = "x" if "\ud83d" in text else text
+    path, values = FORMS[form]
+
+    def tags(text: str, typed: str) -> list[str]:
+        put(*records(text))
+        revision = {"letters": freeze([("s", 0)]).sign(), "args": json.dumps([typed]), "kwargs": typed, **values}
+        written = {"text": typed, "reason": typed, "unknown": typed, "rate": typed, "assignee": typed}
+        response = visitor.post(f"/admin/django_celery_replay/{path}", {**written, **revision}, follow=True)
+        assert response.status_code == 200
+        # What was typed stands in its field as it was typed.
+        return tags_in(response.content.decode().replace("\u202e", "").replace("\x00", ""))
+
+    assert tags(text, typed) == tags("harmless", "harmless")
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)

@@ -10,7 +10,8 @@ from django.test import Client
 from celery_replay.clock import SECOND
 from celery_replay.states import Outcome
 from tests.django_admin.builders import NOW, attempt, job, letter, row, step, trace
-from tests.django_admin.conftest import Page, Put, tags_of, text_of
+from tests.django_admin.conftest import Page, Put
+from tests.django_admin.markup import tags_of, text_of
 
 
 def test_a_list_names_what_ran_and_how_it_ended(put: Put, page: Page) -> None:

@@ -10,14 +10,15 @@ from celery_replay.clock import SECOND
 from celery_replay.states import LetterState, Outcome, Reason, RowStatus
 from django_celery_replay import ReplayTask
 from tests.django_admin.builders import NOW, attempt, job, letter, message, row, step
-from tests.django_admin.conftest import Page, Put, tags_of, text_of
+from tests.django_admin.conftest import Page, Put
+from tests.django_admin.markup import tags_of, text_of
 
 
 def test_a_list_of_letters_says_what_went_wrong(put: Put, page: Page) -> None:
     put(letter(error_message="bank said no " + "x" * 5_000, attempts=3))
     text = text_of(page("deadletter/"))
-    assert "shop.ship ✗ open worker lost CardRefused bank said no xxx" in text
-    assert "…[cut] 3 2023-11-14 22:12:20" in text
+    assert "shop.ship ✗ open CardRefused bank said no xxx" in text
+    assert "…[cut] worker lost ? unknown - 3 2023-11-14 22:12:20" in text
     assert "x" * 200 not in text
 
 
@@ -46,7 +47,7 @@ def test_a_letter_shows_its_evidence(put: Put, page: Page) -> None:
 
 def test_a_letter_outlives_its_job(put: Put, page: Page) -> None:
     put(letter())
-    assert "Job no record is left of it" in text_of(page("deadletter/s/change/"))
+    assert "The job is now not known: no record is left of it" in text_of(page("deadletter/s/change/"))
 
 
 def test_a_message_is_read_and_its_secrets_are_not(put: Put, page: Page) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser, User
 
 APP = "django_celery_replay"
-KINDS = ("processedjob", "deadletter", "parkedjob")
+KINDS = ("processedjob", "deadletter", "lettergroup", "parkedjob")
 READS = tuple(f"{APP}.view_{kind}" for kind in KINDS)
 PAYLOAD = f"{APP}.view_payload"
+TRIAGE = f"{APP}.triage_deadletter"
+REPLAY = f"{APP}.replay_deadletter"
+ALL = (*READS, PAYLOAD, TRIAGE, REPLAY)
 _current: list[Any] = []
 
 
@@ -34,7 +37,7 @@ def welcome(permissions: Iterable[str] | None) -> None:
     """Say who sends the requests that follow; None for somebody unknown."""
     visitor: Any = AnonymousUser()
     if permissions is not None:
-        visitor = Visitor(pk=1, username="reader", is_staff=True)
+        visitor = Visitor(pk=1, username="ann", is_staff=True)
         visitor.granted = frozenset(permissions)
     _current[:] = [visitor]
 

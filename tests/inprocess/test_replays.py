@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from kombu.exceptions import OperationalError
 
-from celery_replay import headers, step
+from celery_replay import headers, parking, step
 from celery_replay.clock import SECOND
 from celery_replay.dead_letters import Decision
 from celery_replay.exceptions import TriageRefused
@@ -459,6 +460,28 @@ def test_replays_are_spread_over_time_by_their_rate_and_can_be_called_off(lab):
     lab.idle()
     assert sorted(lab.log) == [(0, 1), (1, 1)]
     assert (lab.store.row(sent[2].submission), state(lab, letters[2])) == (None, LetterState.OPEN)
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_once_and_the_steward_sends_the_rest(lab, monkeypatch):
+    task, switch = fails(lab)
+    letters = [failed(lab, task, number) for number in range(3)]
+    switch["down"] = False
+    tried = []
+
+    def unreachable(app, message, delay=0):
+        tried.append(message)
+        raise OperationalError("no route to host")
+
+    with monkeypatch.context() as away:
+        away.setattr(parking, "publish", unreachable)
+        sent = replay(lab, *letters)
+
+    assert [each.ok for each in sent] == [True] * 3
+    assert len(tried) == 1
+    lab.clock.forward(60)
+    lab.release_due()
+    for letter in letters:
+        resolved(lab, letter)
 
 
 def test_a_replay_that_is_revoked_before_it_begins_gives_its_letter_back(lab):

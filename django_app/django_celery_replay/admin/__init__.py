@@ -1,9 +1,10 @@
-"""Pages in Django's admin. They show what the store has, and change nothing."""
+"""Pages in Django's admin: what the store has, and what can be decided about it."""
 
 from __future__ import annotations
 
+from .groups import LetterGroupAdmin
 from .jobs import ProcessedJobAdmin
 from .letters import DeadLetterAdmin
 from .parked import ParkedJobAdmin
 
-__all__ = ["DeadLetterAdmin", "ParkedJobAdmin", "ProcessedJobAdmin"]
+__all__ = ["DeadLetterAdmin", "LetterGroupAdmin", "ParkedJobAdmin", "ProcessedJobAdmin"]

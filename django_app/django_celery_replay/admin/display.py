@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from datetime import datetime
@@ -13,14 +14,16 @@ from django.utils.safestring import SafeString
 
 from celery_replay.clock import SECOND, Micros, as_datetime
 from celery_replay.redaction import redact_text
+from celery_replay.replay.operations import Standing
 from celery_replay.serialization import safe_text
-from celery_replay.states import LetterState, Outcome, RowStatus, StepState, Word
+from celery_replay.states import Effect, LetterState, Outcome, RowStatus, StepState, Word
 
 from ..text import restored
 
 NONE = "-"
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Control characters, and those that turn or hide what stands around them."""
+_NOT_PLAIN = re.compile(f"{_UNSEEN.pattern}|[\ud800-\udfff]")
 
 Tone = tuple[str, str]
 """A colour's name, and the sign that says the same."""
@@ -44,13 +47,39 @@ _TONES: dict[type[Word], dict[Word, Tone]] = {
     },
     RowStatus: {**dict.fromkeys(RowStatus, _BUSY), RowStatus.PARKED: _WAITS},
     StepState: {StepState.CLAIMED: ("waits", "?"), StepState.SETTLED: _GOOD},
-    LetterState: {LetterState.OPEN: _BAD, LetterState.RESOLVED: _GOOD},
+    LetterState: {
+        LetterState.OPEN: _BAD,
+        LetterState.INVESTIGATING: _BUSY,
+        LetterState.QUARANTINED: ("waits", "‖"),
+        LetterState.REPLAY_PENDING: _WAITS,
+        LetterState.RESOLVED: _GOOD,
+    },
+    Effect: {Effect.ABSENT: _GOOD, Effect.PROVEN: ("busy", "="), Effect.UNKNOWN: ("waits", "?")},
+    Standing: {
+        Standing.PENDING: _WAITS,
+        Standing.RESOLVED: _GOOD,
+        Standing.DONE: _GOOD,
+        Standing.FAILED_AGAIN: _BAD,
+        Standing.LEFT_OUT: ("waits", "↷"),
+        Standing.STOPPED: ("quiet", "■"),
+    },
 }
 
 
 def shown(text: object, limit: int = 20_000) -> str:
     """Return text for reading: too long a one is cut, characters that are not seen stand there as their escapes."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), safe_text(text, limit))
+
+
+def json_text(value: object) -> str:
+    """Return data as JSON for reading and writing: what is not seen stands there as JSON's own escapes."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=safe_text)
+    return _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def told(text: str, limit: int = 1_000) -> str:
+    """Return free text for reading, such as an error's message: also what is secret in it is replaced."""
+    return shown(redact_text(text), limit)
 
 
 def column(text: str | None, limit: int = 80) -> str:
@@ -60,12 +89,12 @@ def column(text: str | None, limit: int = 80) -> str:
     # Escaped text that was cut by the database is read as it is.
     with suppress(UnicodeError):
         text = restored(text)
-    return shown(redact_text(text), limit)
+    return told(text, limit)
 
 
 def word(value: Word | str) -> str:
     """Return one of the field's words for reading."""
-    return str(value).replace("_", " ")
+    return shown(str(value).replace("_", " "), 100)
 
 
 def stored_word(text: str) -> str:
@@ -75,15 +104,24 @@ def stored_word(text: str) -> str:
 
 def badge(value: Word) -> SafeString:
     """Return a state in its colour, with a sign and in words."""
-    tone, sign = _TONES[type(value)].get(value, _QUIET)
+    return label(*_TONES.get(type(value), {}).get(value, _QUIET), word(value))
+
+
+def label(tone: str, sign: str, text: str) -> SafeString:
+    """Return words in a colour, with a sign that says the same."""
     return format_html(
-        '<span class="replay-badge replay-{}"><span aria-hidden="true">{}</span> {}</span>', tone, sign, word(value)
+        '<span class="replay-badge replay-{}"><span aria-hidden="true">{}</span> {}</span>', tone, sign, text
     )
 
 
-def stored_badge(kind: type[Word], value: str) -> SafeString | str:
-    """Return a column's state in its colour; a newer version's, which has none here, in words."""
-    return badge(kind(value)) if value in {str(member) for member in kind} else stored_word(value)
+def two_lines(first: str, second: str) -> SafeString:
+    """Return what a cell of a list is about, and below it what is more of it."""
+    return format_html('{}<span class="replay-second">{}</span>', first, second)
+
+
+def stored_badge(kind: type[Word], value: str) -> SafeString:
+    """Return a column's state in its colour; a newer version's has none."""
+    return badge(kind.known_or_newer(value))
 
 
 def moment(at: datetime | Micros | None) -> SafeString | str:

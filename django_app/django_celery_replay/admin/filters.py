@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +11,18 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from celery_replay.states import LetterState, Outcome, RowStatus, Word
+from celery_replay.states import Effect, LetterState, Outcome, RowStatus, Word
 
+from ..models import LetterGroup
+from .causes import cause
 from .display import column, stored_word, word
+from .permissions import actor
 from .reading import stored
 
 Choices = Iterable[tuple[str, str]]
 LOOKED_AT = 1_000
 """Newest rows in which values are looked for."""
+GROUPS_OFFERED = 20
 
 
 class ColumnFilter(admin.SimpleListFilter):
@@ -51,7 +55,25 @@ def word_filter(name: str, words: Iterable[Word]) -> type[ColumnFilter]:
 
 JobStatus = word_filter("status", [outcome for outcome in Outcome if outcome is not Outcome.REFUSED])
 RowState = word_filter("status", RowStatus)
-LetterStates = word_filter("state", LetterState)
+Effects = word_filter("effect", Effect)
+
+
+class LetterStates(word_filter("state", LetterState)):  # type: ignore[misc]
+    """Filters by state, or by all states that still want something."""
+
+    waiting = tuple(str(state) for state in LetterState if state.unresolved)
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return the states, and the one for several."""
+        return [("unresolved", "unresolved"), *super().lookups(request, model_admin)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the rows in the chosen state, or in one of several."""
+        if self.value() == "unresolved":
+            rows: QuerySet[Any] = queryset.filter(state__in=self.waiting)
+            return rows
+        kept: QuerySet[Any] = super().queryset(request, queryset)
+        return kept
 
 
 class SeenFilter(ColumnFilter):
@@ -80,6 +102,59 @@ class ReasonFilter(SeenFilter):
     title = "reason"
     parameter_name = "reason"
     label = staticmethod(stored_word)
+
+
+class AssigneeFilter(SeenFilter):
+    """Filters by who looks after it."""
+
+    title = "assigned to"
+    parameter_name = "assignee"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return those that were found; the visitor and nobody in any case."""
+        found = [(value, label) for value, label in super().lookups(request, model_admin) if value]
+        own = actor(request)
+        return [("-", "nobody"), (own, "me"), *(each for each in found if each[0] not in ("-", own))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the rows of the one that was chosen."""
+        return queryset.filter(assignee="") if self.value() == "-" else super().queryset(request, queryset)
+
+
+class GroupFilter(ColumnFilter):
+    """Filters by group: offers those that got letters last."""
+
+    title = "group"
+    parameter_name = "group_id"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return the newest groups, and the one that was chosen."""
+        names = ("error_type", "reason", "frames")
+        newest = stored(LetterGroup).order_by("-last_seen").only(*names)[:GROUPS_OFFERED]
+        found = {row.pk: cause(row) for row in newest}
+        chosen = request.GET.get(self.parameter_name)
+        return [*found.items(), *([(chosen, column(chosen))] if chosen and chosen not in found else [])]
+
+
+class UnresolvedFilter(admin.SimpleListFilter):
+    """Shows groups with letters that want something, unless all are asked for."""
+
+    title = "letters"
+    parameter_name = "show"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return what else there is."""
+        return [("all", "All groups")]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Name the one that is chosen where nothing is."""
+        first, *others = super().choices(changelist)
+        yield {**first, "display": "With unresolved letters"}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the groups that want something."""
+        return queryset if self.value() == "all" else queryset.filter(unresolved__gt=0)
 
 
 class TimeFilter(admin.SimpleListFilter):

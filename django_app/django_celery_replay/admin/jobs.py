@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, Q
+from django.http import HttpRequest
 
 from celery_replay.clock import SECOND
 from celery_replay.records import Job
@@ -20,6 +21,7 @@ from .display import NONE, badge, column, lasting, short_moment, shown, stored_b
 from .facts import Group, attempt_lines, evidence, failure, ownership, step_lines, timing
 from .filters import JobStatus, TaskFilter, TimeFilter
 from .pages import RecordAdmin
+from .permissions import PAYLOAD, missing
 from .reading import EVENTS_SHOWN, LINES, attempts, beginning, one, steps
 
 
@@ -71,8 +73,9 @@ class ProcessedJobAdmin(RecordAdmin):
         """Return who had it last."""
         return column(row.worker, 60)
 
-    def details(self, record: Job, payload: bool) -> Mapping[str, Any]:
+    def details(self, request: HttpRequest, record: Job) -> Mapping[str, Any]:
         """Return a job's facts, attempts, steps and timeline."""
+        payload = not missing(request, PAYLOAD)
         tries = attempts(record.submission)
         lines = timelines.draw(record, tries, payload=payload)
         return {
@@ -104,6 +107,7 @@ class ProcessedJobAdmin(RecordAdmin):
             ("Attempts", job.attempts),
             *failure(job),
             ("Result taken from", self._job_link(job.origin)),
+            ("Replays the letter", self._letter_link(job.original)),
             *evidence(job),
             ("Dead letter", self._other(models.DeadLetter, job, "state")),
             ("Parked", self._other(models.ParkedJob, job, "status")),
@@ -113,6 +117,9 @@ class ProcessedJobAdmin(RecordAdmin):
         if submission is None:
             return NONE
         return self.link(models.ProcessedJob, token(submission), shown(submission))
+
+    def _letter_link(self, submission: str | None) -> object:
+        return NONE if submission is None else self.link(models.DeadLetter, token(submission), shown(submission))
 
     def _other(self, model: type[Model], job: Job, state: str) -> object:
         row = one(model, token(job.submission), state)

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Left
-from django.http import HttpRequest
+from django.forms import CheckboxInput
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern
+from django.utils.decorators import method_decorator
+from django.utils.safestring import SafeString, mark_safe
+from django.views.decorators.http import require_http_methods
 
-from celery_replay.records import Job, Letter
-from celery_replay.redaction import redact_text
-from celery_replay.states import LetterState
+from celery_replay.records import Letter
+from celery_replay.states import Effect, LetterState
 
 from .. import models
-from ..tables import JOBS, LETTERS
-from ..text import token
-from . import payloads
-from .display import NONE, badge, column, moment, short_moment, shown, stored_badge, stored_word, word
-from .facts import Group, attempt_lines, evidence, step_lines
-from .filters import LetterStates, ReasonFilter
+from ..tables import LETTERS
+from .commands import commands, menu
+from .deciding import ask, decide
+from .decisions import CHOICES
+from .display import column, short_moment, stored_badge, stored_word, two_lines
+from .editing import edit
+from .filters import AssigneeFilter, Effects, GroupFilter, LetterStates, ReasonFilter, TaskFilter, TimeFilter
+from .frozen import BOUND, freeze_rows
+from .letter_pages import letter_page
+from .operations import operation, stop
 from .pages import RecordAdmin
-from .reading import LINES, attempts, jobs_beginning, one, steps
+from .reading import jobs_beginning
+from .replaying import look, replay
+from .revealing import reveal
+from .troubles import with_troubles_told
 
 
 @admin.register(models.DeadLetter)
@@ -30,12 +42,25 @@ class DeadLetterAdmin(RecordAdmin):
     """What failed for good, was lost, or was refused."""
 
     table = LETTERS
-    large = ("message", "traceback", "error_message")
+    large = ("message", "edited", "traceback", "error_message", "frames")
+    change_list_template = "admin/django_celery_replay/deadletter_list.html"
     detail_template = "admin/django_celery_replay/deadletter.html"
     ordering = ("-last_failed",)
-    list_display = ("task", "triage", "why", "error", "said", "attempts", "first", "last")
-    list_filter = (LetterStates, ReasonFilter)
+    list_display = ("task", "triage", "error", "why", "effects", "owner", "attempts", "last")
+    list_filter = (LetterStates, Effects, AssigneeFilter, TaskFilter, ReasonFilter, GroupFilter, TimeFilter)
     search_help_text = "Submission, or its job's key, task id or trace id, or what it begins with."
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the pages, those on which is decided before those that only show."""
+        return [
+            self.door("decide/", decide, "decide"),
+            self.door("replay/", replay, "replay"),
+            self.door("operation/<str:operation_id>/", operation, "operation", "GET", "HEAD"),
+            self.door("operation/<str:operation_id>/stop/", stop, "stop"),
+            self.door("<path:object_id>/edit/", edit, "edit", "GET", "HEAD", "POST"),
+            self.door("<path:object_id>/reveal/", reveal, "reveal"),
+            *super().get_urls(),
+        ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows of a list, with the beginning of each error's message."""
@@ -46,6 +71,42 @@ class DeadLetterAdmin(RecordAdmin):
         """Search by the indexes of the jobs, and by the letters' own."""
         # Not the letters' own submissions besides: no database would answer that by an index.
         return Q(submission__in=jobs_beginning(term).values("submission"))
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what the visitor may do with many letters: where there is nothing, nothing can be selected."""
+        return {each.name: (self._choose, each.name, each.label) for each in commands(request) if not each.missing}
+
+    @method_decorator(require_http_methods(["GET", "HEAD", "POST"]))
+    @with_troubles_told
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show the list; ask what is to be done with those letters of it that were chosen."""
+        if request.method == "POST":
+            return self._choose(request)
+        return self.show_list(request, {**menu(request), "bound": f"{BOUND:,}"})
+
+    def _choose(self, request: HttpRequest) -> HttpResponse:
+        wanted = next((each for each in commands(request) if each.name == request.POST.get("action")), None)
+        if wanted is None:
+            return self._nothing(request, "Choose what is to be done first.")
+        self.require(request, *filter(None, [wanted.missing]))
+        rows = self.get_changelist_instance(request).get_queryset(request)
+        if request.POST.get("index") != "all":
+            rows = rows.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
+        frozen = freeze_rows(rows)
+        if not frozen:
+            return self._nothing(request, "No dead letter was chosen.")
+        choice = CHOICES.get(wanted.name)
+        return ask(self, request, choice, frozen) if choice else look(self, request, frozen)
+
+    def _nothing(self, request: HttpRequest, why: str) -> HttpResponse:
+        messages.warning(request, why)
+        return HttpResponseRedirect(request.get_full_path())
+
+    @admin.display(description=mark_safe('<input type="checkbox" id="action-toggle">'))
+    def action_checkbox(self, obj: models.DeadLetter) -> SafeString:
+        """Return the box that selects a letter. Django's own says its name as it is, tricks and all."""
+        attributes = {"class": "action-select", "aria-label": f"Select {column(obj.pk)}"}
+        return CheckboxInput(attributes, lambda value: False).render(ACTION_CHECKBOX_NAME, obj.pk)
 
     @admin.display(description="Task")
     def task(self, row: models.DeadLetter) -> str:
@@ -63,68 +124,25 @@ class DeadLetterAdmin(RecordAdmin):
         return stored_word(row.reason)
 
     @admin.display(description="Error")
-    def error(self, row: models.DeadLetter) -> str:
-        """Return the exception's class, without its module."""
-        return column(row.error_type.rpartition(".")[2])
+    def error(self, row: Any) -> str:
+        """Return the exception's class, without its module, and the beginning of its message."""
+        return two_lines(column(row.error_type.rpartition(".")[2]), column(row.message_begins, 100))
 
-    @admin.display(description="Message")
-    def said(self, row: Any) -> str:
-        """Return the beginning of the error's message."""
-        return column(row.message_begins, 100)
+    @admin.display(description="Effect")
+    def effects(self, row: models.DeadLetter) -> str:
+        """Return what was known of its side effects when it was filed."""
+        return stored_badge(Effect, row.effect)
 
-    @admin.display(description="First seen")
-    def first(self, row: models.DeadLetter) -> str:
-        """Return when it failed first."""
-        return short_moment(row.first_seen)
+    @admin.display(description="Assigned to")
+    def owner(self, row: models.DeadLetter) -> str:
+        """Return who looks after it."""
+        return column(row.assignee, 30)
 
     @admin.display(description="Last failed")
     def last(self, row: models.DeadLetter) -> str:
         """Return when it failed last."""
         return short_moment(row.last_failed)
 
-    def details(self, record: Letter, payload: bool) -> Mapping[str, Any]:
-        """Return a letter's facts, evidence and message."""
-        row = one(models.ProcessedJob, token(record.submission))
-        job = None if row is None else JOBS.record_of(row)
-        return {
-            "headline": (shown(record.operation), badge(record.state)),
-            "groups": [self._failure(record), self._origin(record, known=job is not None), _evidence(job)],
-            "traceback": shown(redact_text(record.traceback)),
-            "attempts": attempt_lines(attempts(record.submission)),
-            "steps": step_lines(steps(job.identity if job else record.submission), payload),
-            "most": LINES,
-            "payload": payload,
-            "payloads": payloads.message(record.message, record.operation) if payload else [],
-        }
-
-    def _failure(self, letter: Letter) -> Group:
-        return "Failure", [
-            ("Reason", word(letter.reason)),
-            ("Category", word(letter.category)),
-            ("Error", shown(letter.error_type) or NONE),
-            ("Message", shown(redact_text(letter.error_message), 1_000) or NONE),
-            ("Attempts", letter.attempts),
-            ("First seen", moment(letter.first_seen)),
-            ("Last failed", moment(letter.last_failed)),
-            ("Resolved by", shown(word(letter.resolved_how)) or NONE),
-        ]
-
-    def _origin(self, letter: Letter, *, known: bool) -> Group:
-        submission = shown(letter.submission)
-        job = self.link(models.ProcessedJob, token(letter.submission), submission) if known else submission
-        return "Origin", [
-            ("Job and its trace", job),
-            ("Task id", shown(letter.task_id)),
-            ("Idempotency key", shown(letter.key) or NONE),
-            ("Trace", shown(letter.trace_id)),
-            ("Correlation", shown(letter.correlation_id)),
-            ("Delivery", letter.generation),
-            ("Worker", shown(letter.worker) or NONE),
-            ("Code version", shown(letter.code_version) or NONE),
-        ]
-
-
-def _evidence(job: Job | None) -> Group:
-    if job is None:
-        return "Evidence", [("Job", "no record is left of it")]
-    return "Evidence", [("The job is now", badge(job.status)), *evidence(job)]
+    def details(self, request: HttpRequest, record: Letter) -> Mapping[str, Any]:
+        """Return what the page of one letter shows."""
+        return letter_page(self, request, record)

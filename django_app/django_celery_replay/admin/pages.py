@@ -1,8 +1,9 @@
-"""What all pages have in common: they are read, and nothing else."""
+"""What all pages have in common: what is recorded is read; what can be decided has a page of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -11,17 +12,22 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_safe
+from django.utils.text import capfirst
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_safe
 
 from ..conf import know_secrets
 from ..tables import Table
+from ..text import token
 from .display import column
 from .listing import NewestFirst
+from .permissions import require
 from .reading import one, stored
+from .troubles import View, with_troubles_told
 
 
 class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -87,40 +93,99 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Add to a list's rows what other tables have, in one query for all."""
 
     @method_decorator(require_safe)
+    @with_troubles_told
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list."""
+        return self.show_list(request, extra_context)
+
+    def show_list(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Return Django's page with the list."""
         know_secrets()
         return super().changelist_view(request, extra_context)
 
     @method_decorator(require_safe)
+    @with_troubles_told
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """Show one record, to whoever may see this kind."""
+        record = self.record(request, object_id)
+        context = self.context(request, self.opts.verbose_name, record)
+        return TemplateResponse(
+            request, self.detail_template, {**context, "here": True, **self.details(request, record)}
+        )
+
+    def require(self, request: HttpRequest, *permissions: str) -> None:
+        """Refuse whoever may not see this kind, or has not got one of these permissions.
+
+        Raises:
+            PermissionDenied: it names what is missing.
+        """
         if not self.has_view_permission(request):
-            raise PermissionDenied
+            raise PermissionDenied(f"This needs the permission to view {self.opts.verbose_name_plural}.")
+        require(request, *permissions)
         know_secrets()
+
+    def record(self, request: HttpRequest, object_id: str) -> Any:
+        """Return the record that an address names, for whoever may see this kind.
+
+        Raises:
+            PermissionDenied: the visitor may not.
+            Http404: there is none.
+        """
+        self.require(request)
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404(f"No {self.opts.verbose_name} has this key. Records go when their time is over.")
-        request.current_app = self.admin_site.name
-        context = {
-            **self.admin_site.each_context(request),
-            "title": str(self.opts.verbose_name).capitalize(),
-            "subtitle": column(row.pk),
-            "opts": self.opts,
-            "media": self.media,
-            **self.details(self.table.record_of(row), request.user.has_perm("django_celery_replay.view_payload")),
-        }
-        return TemplateResponse(request, self.detail_template, context)
+        return self.table.record_of(row)
 
-    def details(self, record: Any, payload: bool) -> Mapping[str, Any]:
-        """Return what the page shows of a record.
+    def context(self, request: HttpRequest, title: object, record: Any = None) -> dict[str, Any]:
+        """Return what every page needs.
 
         Args:
-            payload: may the reader see payloads and results?
+            record: the one that it is about, if it is about one.
         """
+        request.current_app = self.admin_site.name
+        key = "" if record is None else self.key(record)
+        return {
+            **self.admin_site.each_context(request),
+            "title": capfirst(str(title)),
+            "subtitle": column(key) if key else "",
+            "record_url": self.url("change", key) if key else "",
+            "opts": self.opts,
+            "media": self.media,
+        }
+
+    def key(self, record: Any) -> str:
+        """Return a record's key as it is stored."""
+        return token(getattr(record, self.table.key))
+
+    def details(self, request: HttpRequest, record: Any) -> Mapping[str, Any]:
+        """Return what the page shows of a record."""
         raise NotImplementedError
+
+    def door(self, route: str, view: View, name: str, *methods: str) -> URLPattern:
+        """Return a page of this kind's own, for those who may come into the admin.
+
+        Args:
+            view: gets this admin and the request.
+            methods: that it answers; POST alone where none are named.
+        """
+        full = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        answering = require_http_methods(methods or ("POST",))(partial(with_troubles_told(view), self))
+        # What people write there is in no error report.
+        return path(route, self.admin_site.admin_view(sensitive_post_parameters()(answering)), name=full)
+
+    def url(self, page: str, *keys: str, model: type[Model] | None = None) -> str:
+        """Return the address of a page.
+
+        Args:
+            keys: of a record, as they are stored.
+            model: whose page it is; by default this one's.
+        """
+        opts = (model or self.model)._meta
+        name = f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_{page}"
+        return reverse(name, args=[quote(key) for key in keys])
 
     def link(self, model: type[Model], pk: str, text: str) -> SafeString:
         """Return a link to a record's page.
@@ -128,5 +193,4 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         Args:
             pk: the key as it is stored.
         """
-        name = f"{self.admin_site.name}:{model._meta.app_label}_{model._meta.model_name}_change"
-        return format_html('<a href="{}">{}</a>', reverse(name, args=[quote(pk)]), text)
+        return format_html('<a href="{}">{}</a>', self.url("change", pk, model=model), text)

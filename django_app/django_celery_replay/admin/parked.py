@@ -7,6 +7,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q
+from django.http import HttpRequest
+from django.urls import URLPattern
 
 from celery_replay.records import Row
 from celery_replay.states import Outcome, RowStatus
@@ -14,11 +16,14 @@ from celery_replay.states import Outcome, RowStatus
 from .. import models
 from ..tables import ROWS
 from ..text import token
-from . import payloads
+from . import histories, payloads
 from .display import NONE, badge, column, moment, short_moment, shown, stored_badge, stored_word, word
 from .filters import ReasonFilter, RowState
+from .freeing import FREE, free
 from .pages import RecordAdmin
-from .reading import beginning, holders, jobs_beginning, one
+from .permissions import PAYLOAD, TRIAGE, missing
+from .reading import LINES, beginning, history, holders, jobs_beginning, one
+from .revealing import ReasonForm, reveal
 
 
 @admin.register(models.ParkedJob)
@@ -77,8 +82,18 @@ class ParkedJobAdmin(RecordAdmin):
         """Return when the steward looks at it again."""
         return short_moment(row.wake_at)
 
-    def details(self, record: Row, payload: bool) -> Mapping[str, Any]:
+    def get_urls(self) -> list[URLPattern]:
+        """Return the pages."""
+        return [
+            self.door("<path:object_id>/free/", free, "free"),
+            self.door("<path:object_id>/reveal/", reveal, "reveal"),
+            *super().get_urls(),
+        ]
+
+    def details(self, request: HttpRequest, record: Row) -> Mapping[str, Any]:
         """Return a parked delivery's facts and message."""
+        payload = not missing(request, PAYLOAD)
+        key = self.key(record)
         subject = token(record.subject)
         holder = holders([subject]).get(subject)
         waiting = [
@@ -98,6 +113,12 @@ class ParkedJobAdmin(RecordAdmin):
             "groups": [("Waiting", waiting), ("This delivery", delivery)],
             "payload": payload,
             "payloads": payloads.message(record.message, record.operation) if payload else [],
+            "urls": {name: self.url(name, key) for name in ("free", "reveal")},
+            "triage_missing": missing(request, TRIAGE),
+            "free_barred": "" if record.status in FREE else f"it is {word(record.status)}",
+            "form": ReasonForm(label_suffix=""),
+            "history": list(histories.lines(history(submission=record.submission), self)),
+            "most": LINES,
         }
 
     def _holder_link(self, holder: models.ProcessedJob) -> object:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from django.db import models, router
 from django.db.models import Q, QuerySet
 
+from celery_replay import records
 from celery_replay.records import AttemptRecord, Chunk, StepRecord
 
 from ..conf import store_alias
-from ..models import Attempt, ProcessedJob, TraceChunk
+from ..models import Attempt, HistoryEntry, ProcessedJob, TraceChunk
 from ..models import StepRecord as StepRow
-from ..tables import ATTEMPTS, CHUNKS, STEPS
+from ..tables import ATTEMPTS, CHUNKS, HISTORY, STEPS
 from ..text import token
 
+AT_ONCE = 500
+"""Keys that one query looks for: SQLite may take no more than 999."""
 LINES = 100
 """How many attempts or steps of one job are shown."""
 CHUNKS_READ = 200
@@ -41,6 +44,16 @@ def one(model: type[M], pk: str, *columns: str) -> M | None:
     return (rows.only(*columns) if columns else rows).first()
 
 
+def many(model: type[M], keys: Collection[str], *columns: str) -> dict[str, M]:
+    """Return rows by their keys as they are stored, with all columns or with these."""
+    wanted = list(keys)
+    found: dict[str, M] = {}
+    for start in range(0, len(wanted), AT_ONCE):
+        rows = stored(model).filter(pk__in=wanted[start : start + AT_ONCE])
+        found |= {row.pk: row for row in (rows.only(*columns) if columns else rows)}
+    return found
+
+
 def attempts(submission: str) -> list[AttemptRecord]:
     """Return a job's latest attempts, oldest first."""
     rows = stored(Attempt).filter(submission=token(submission)).order_by("-started_at")[:LINES]
@@ -51,6 +64,13 @@ def steps(scope: str) -> list[StepRecord]:
     """Return the steps of a key or job, in the order of their claims."""
     rows = stored(StepRow).filter(scope=token(scope)).order_by("claimed_at", "step_id")[:LINES]
     return [STEPS.record_of(row) for row in rows]
+
+
+def history(limit: int = LINES, **about: str) -> list[records.HistoryEntry]:
+    """Return what was done to a submission, a group or in an operation: the newest of it, oldest first."""
+    wanted = {name: token(value) for name, value in about.items()}
+    rows = stored(HistoryEntry).filter(**wanted).order_by("-at", "-entry_id")[:limit]
+    return [HISTORY.record_of(row) for row in rows][::-1]
 
 
 class Traces:

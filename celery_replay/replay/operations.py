@@ -1,0 +1,71 @@
+"""What became of a command about many dead letters, told from its history, item by item."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..records import HistoryEntry
+from ..states import Verb, Word
+
+
+class Standing(Word):
+    """Where one item of a command stands."""
+
+    PENDING = "pending"
+    """Its replay waits for its turn, is on its way, or runs."""
+    RESOLVED = "resolved"
+    """It ended well."""
+    FAILED_AGAIN = "failed_again"
+    """Its replay failed, or was withdrawn."""
+    STOPPED = "stopped"
+    """Its replay was called off before it was sent."""
+    LEFT_OUT = "left_out"
+    """Nothing was done with it; the entry says why."""
+    DONE = "done"
+    """What was wanted is done, and was no replay."""
+
+
+_STANDINGS = {
+    Verb.REPLAYED: Standing.PENDING,
+    Verb.RESOLVED: Standing.RESOLVED,
+    Verb.FAILED_AGAIN: Standing.FAILED_AGAIN,
+    Verb.STOPPED: Standing.STOPPED,
+    Verb.LEFT_OUT: Standing.LEFT_OUT,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One dead letter of a command."""
+
+    submission: str
+    began: HistoryEntry
+    """The decision about it."""
+    latest: HistoryEntry
+    """What happened last."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where it stands."""
+        return _STANDINGS.get(self.latest.verb, Standing.DONE)
+
+
+def members(entries: Iterable[HistoryEntry]) -> Sequence[Member]:
+    """Return the items of a command, in the order in which they were decided.
+
+    Args:
+        entries: the command's history, oldest first.
+    """
+    told: dict[str, list[HistoryEntry]] = {}
+    for entry in entries:
+        if entry.submission:
+            told.setdefault(entry.submission, []).append(entry)
+    return [Member(submission=name, began=its[0], latest=its[-1]) for name, its in told.items()]
+
+
+def counts(items: Iterable[Member]) -> dict[Standing, int]:
+    """Count the items by where they stand; only standings that occur, in their order."""
+    found = Counter(item.standing for item in items)
+    return {standing: found[standing] for standing in Standing if found[standing]}

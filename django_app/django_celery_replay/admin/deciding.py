@@ -1,0 +1,118 @@
+"""Decisions, carried out: on one letter or on many, by the store, with one result for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import BadRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.text import capfirst
+
+from celery_replay import dead_letters
+from celery_replay.dead_letters import Decision
+from celery_replay.exceptions import StoreError, TriageRefused
+from celery_replay.records import evolve
+from celery_replay.serialization import canonical_json
+from celery_replay.states import LetterState, Verb
+
+from ..conf import store
+from ..models import DeadLetter
+from ..text import restored
+from .decisions import CHOICES, Choice, DecisionForm
+from .display import badge, word
+from .frozen import Frozen, thaw
+from .operations import begun
+from .permissions import actor
+from .reading import many
+from .troubles import said
+
+
+def decide(model_admin: Any, request: HttpRequest) -> HttpResponse:
+    """Ask for what a decision needs, and carry it out once it is complete."""
+    choice = CHOICES.get(request.POST.get("verb", ""))
+    if choice is None:
+        raise BadRequest("There is no such decision.")
+    model_admin.require(request, choice.permission)
+    frozen = thaw(request.POST.get("letters", ""))
+    if len(frozen) > 1 and not choice.for_many:
+        raise BadRequest("This is decided one by one.")
+    form = DecisionForm(choice, request.POST)
+    if not form.is_valid():
+        return ask(model_admin, request, choice, frozen, form)
+    assignee = actor(request) if choice.name == "take" else form.cleaned_data.get("assignee", "")
+    decision = Decision(verb=choice.verb, actor=actor(request), text=form.cleaned_data["text"], assignee=assignee)
+    if len(frozen) == 1:
+        return _one(model_admin, request, choice, frozen, decision)
+    return _many(model_admin, request, choice, frozen, decision)
+
+
+def ask(
+    model_admin: Any, request: HttpRequest, choice: Choice, frozen: Frozen, form: DecisionForm | None = None
+) -> HttpResponse:
+    """Show what is about to be decided, and ask for what that needs."""
+    context = {
+        **model_admin.context(request, f"{choice.label.rstrip('…')}: {frozen.told}"),
+        "choice": choice,
+        "form": form or DecisionForm(choice),
+        "frozen": frozen,
+        "states": list(_states(choice, frozen)),
+    }
+    return TemplateResponse(request, "admin/django_celery_replay/decide.html", context)
+
+
+def _states(choice: Choice, frozen: Frozen) -> Iterator[tuple[object, int, bool]]:
+    found = Counter(row.state for row in many(DeadLetter, frozen.letters, "state").values())
+    for text, count in found.most_common():
+        state = LetterState.known_or_newer(text)
+        yield badge(state), count, dead_letters.allows(state, choice.verb)
+
+
+def _one(model_admin: Any, request: HttpRequest, choice: Choice, frozen: Frozen, decision: Decision) -> HttpResponse:
+    ((key, revision),) = frozen.letters.items()
+    try:
+        _carry_out(choice, restored(key), decision, revision)
+    except TriageRefused as refusal:
+        messages.error(request, capfirst(said(refusal)))
+    else:
+        messages.success(request, f"{capfirst(word(choice.verb))}.")
+    return HttpResponseRedirect(model_admin.url("change", key))
+
+
+def _many(model_admin: Any, request: HttpRequest, choice: Choice, frozen: Frozen, decision: Decision) -> HttpResponse:
+    known = begun(frozen.operation_id)
+    decision = evolve(decision, operation_id=frozen.operation_id)
+    tried = 0
+    left_out = []
+    try:
+        for key, revision in frozen.letters.items():
+            submission = restored(key)
+            if submission in known:
+                continue
+            try:
+                _carry_out(choice, submission, decision, revision)
+            except TriageRefused as refusal:
+                left_out.append((submission, leaving_out(decision, refusal.message)))
+            tried += 1
+        store().write_down(left_out)
+    except StoreError as error:
+        if not tried:
+            raise
+        messages.error(request, f"It ended early, after {tried:,} of {len(frozen):,}: {said(error)}")
+    return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
+
+
+def _carry_out(choice: Choice, submission: str, decision: Decision, revision: int) -> None:
+    if choice.verb is Verb.STOPPED:
+        store().stop_replay(submission, decision)
+    else:
+        store().decide(submission, evolve(decision, revision=revision if choice.pinned else None))
+
+
+def leaving_out(wanted: Decision, why: str, **details: object) -> Decision:
+    """Return the note that a decision was not carried out on a letter."""
+    told = canonical_json({"wanted": wanted.verb, **details})
+    return evolve(wanted, verb=Verb.LEFT_OUT, text=why, details=told)

@@ -1,0 +1,1 @@
+"""Users whose keys are UUIDs and whose names are addresses."""
