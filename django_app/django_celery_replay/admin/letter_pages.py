@@ -34,7 +34,7 @@ def letter_page(model_admin: Any, request: HttpRequest, letter: Letter) -> dict[
     about = jobs.get(letter.replay, job)
     its_steps = steps(about.identity if about else letter.submission)
     tries = attempts(letter.submission)
-    lines = timelines.draw(job, tries) if job else []
+    lines = timelines.draw(job, tries, payload=payload) if job else []
     return {
         "headline": (shown(letter.operation), badge(letter.state)),
         "groups": [
