@@ -14,7 +14,8 @@ from django_celery_replay import ReplayTask
 from django_celery_replay.store import DjangoStore
 from tests.django_admin import visitors
 from tests.django_admin.builders import letter, message, row
-from tests.django_admin.conftest import Page, Put, text_of
+from tests.django_admin.conftest import Page, Put
+from tests.django_admin.markup import text_of
 
 MARKER = "mArKeR-5309"
 NOTE = "nOtE-7"
