@@ -15,7 +15,7 @@ from .batches import advance, prune
 from .connections import Link
 from .models import Lead
 from .statements import BY_CLAIM, Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, Table
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
 from .tallies import Tallies, count_up
 
 R = TypeVar("R", Job, Row, Letter)
@@ -140,9 +140,10 @@ class SqlUnit(Unit):
         blobs.drop(self._link, self._sql, trace_id, references)
 
     def silence(self, submission: str) -> None:
-        """Erase the error message of groups whose newest letter this is."""
-        sql = self._sql.update(GROUPS, ("error_message",), ("newest",))
-        self._link.change(sql, [ERASED, GROUPS.encode("newest", submission)])
+        """Erase the error message of groups whose newest letter this is, or is about to be."""
+        for table in (GROUPS, UNCOUNTED):
+            sql = self._sql.update(table, ("error_message",), ("newest",))
+            self._link.change(sql, [ERASED, table.encode("newest", submission)])
 
     def tally(self, group: Group, filed: int, unresolved: int) -> None:
         """Remember it for the end of the transaction."""
