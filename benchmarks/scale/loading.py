@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from django.apps import apps
-from django.db import connection, models
+from django.db import connection, models, transaction
 
 from celery_replay.clock import Micros
 from celery_replay.dead_letters import group_of
@@ -120,7 +120,7 @@ def _load(population: Population, hours: Sequence[tuple[int, int, int]]) -> Coun
 
 def _write(table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     names = ", ".join(map(connection.ops.quote_name, columns))
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             with cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
                 for row in rows:
@@ -150,6 +150,14 @@ def make_indexes() -> None:
             editor.execute("SET LOCAL maintenance_work_mem = '512MB'")
         for model, index in _indexes():
             editor.add_index(model, index)
+
+
+def make_trigrams() -> None:
+    """Make the index for parts of an error's text that the documentation tells of."""
+    columns = "error_type gin_trgm_ops, error_message gin_trgm_ops"
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
+        cursor.execute(f"CREATE INDEX IF NOT EXISTS replay_letter_error ON {LETTERS.name} USING gin ({columns})")
 
 
 def tidy() -> None:

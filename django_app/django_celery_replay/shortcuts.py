@@ -140,7 +140,7 @@ class Shortcuts:
         return [
             self._clock,
             f"work AS (UPDATE {JOBS.name} AS job SET {changes} FROM clock WHERE {alone} RETURNING {kept})",
-            f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work')} RETURNING 1)",
+            f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work')})",
         ]
 
     def _filing(self, chunks: int, blobs: int) -> str:
@@ -188,7 +188,7 @@ class Shortcuts:
 
     def _beside(self, table: Table[Any]) -> str:
         insert = self._insert(table, dict.fromkeys(table.columns, "%s"), "work")
-        return f"{insert}{self._sql.dialect.upsert(table.key, table.columns)} RETURNING 1"
+        return insert + self._sql.dialect.upsert(table.key, table.columns)
 
 
 def _along(chunks: Sequence[Chunk], steps: Sequence[StepRecord]) -> tuple[tuple[int, int, int], list[Any]]:

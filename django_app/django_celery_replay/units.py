@@ -140,7 +140,7 @@ class SqlUnit(Unit):
         blobs.drop(self._link, self._sql, trace_id, references)
 
     def silence(self, submission: str) -> None:
-        """Erase the error message of groups whose newest letter this is."""
+        """Erase the error message of groups whose newest letter this is, or is about to be."""
         # Those that are still to be counted first: whoever counts them meanwhile has written them to the group by then.
         for table in (UNCOUNTED, GROUPS):
             sql = self._sql.update(table, ("error_message",), ("newest",))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from celery_replay.dead_letters import Decision
-from celery_replay.records import Group
+from celery_replay.records import ERASED, Group
 from celery_replay.states import Outcome, Verb
 from django_celery_replay.store import DjangoStore
 from django_celery_replay.tables import GROUPS, LETTERS
@@ -40,6 +40,11 @@ def busy(store: DjangoStore) -> Iterator[None]:
         finally:
             cursor.execute("ROLLBACK")
     connection.close()
+
+
+def erase(store: DjangoStore, name: str) -> None:
+    decision = Decision(verb=Verb.ERASED, actor="ann")
+    store.erase(name, decision, lambda chunk, job: (chunk, ()))
 
 
 def only(store: DjangoStore) -> Group:
@@ -127,3 +132,11 @@ def test_a_group_outlives_its_last_letter_where_a_new_one_comes_meanwhile(store:
         assert pruning.result() == 1
     connection.close()
     assert (only(store).filed, store.letter("old")) == (2, None)
+
+
+def test_a_letter_that_is_erased_before_it_is_counted_stays_erased(postgres_store: DjangoStore) -> None:
+    fail(postgres_store)
+    with busy(postgres_store):
+        fail(postgres_store, "erased")
+    erase(postgres_store, "erased")
+    assert (only(postgres_store).newest, only(postgres_store).error_message) == ("erased", ERASED)

@@ -109,14 +109,21 @@ QUERIES: dict[str, str] = {
         f"replay_letter_{name}": (
             f"SELECT * FROM {{letter}} WHERE {column} = 'x' ORDER BY last_failed DESC, submission DESC LIMIT 100"
         )
-        for name, column in {"reason": "reason", "effect": "effect", "operation": "operation_id"}.items()
+        for name, column in {
+            "reason": "reason",
+            "effect": "effect",
+            "operation": "operation_id",
+            "assignee": "assignee",
+        }.items()
     },
     "replay_group_newest": (
         "SELECT * FROM {group} WHERE unresolved > 0 ORDER BY last_seen DESC, group_id DESC LIMIT 100"
     ),
     "replay_trend_group": "SELECT * FROM {trend} WHERE group_id IN ('x', 'y') AND hour >= 5",
     "replay_history_job": "SELECT * FROM {history} WHERE submission = 'x' ORDER BY at DESC LIMIT 100",
-    "replay_history_group": "SELECT * FROM {history} WHERE group_id = 'x' ORDER BY at DESC LIMIT 100",
+    "replay_history_notes": (
+        "SELECT * FROM {history} WHERE group_id = 'x' AND submission = '' ORDER BY at DESC LIMIT 100"
+    ),
     "replay_history_operation": "SELECT * FROM {history} WHERE operation_id = 'x' ORDER BY at DESC LIMIT 100",
     "replay_marker_age": "SELECT * FROM {marker} WHERE marked_at < 5 ORDER BY marked_at LIMIT 100",
 }

@@ -24,6 +24,7 @@ WARM_UP = 20
 JOBS = 100
 OPEN = "INSERT INTO django_celery_replay_processedjob"
 CLOSE = "UPDATE django_celery_replay_processedjob"
+LETTER = "INSERT INTO django_celery_replay_deadletter"
 PATIENCE_S = 60
 
 
@@ -123,6 +124,17 @@ def test_a_job_costs_one_statement_to_open_and_one_to_close(
     assert line.worker is not None
     line.worker.stop()
     assert len(database.statements) == before + 2 * JOBS
+
+
+def test_a_dead_letter_costs_no_statement_more(make_line: Callable[..., Line], database: PostgresProxy) -> None:
+    line = make_line(REPLAY_DJANGO_DATABASE_URL=database.url, REPLAY_TEST_FAILS="1")
+    line.start()
+    before = len(database.statements)
+    line.publish(JOBS)
+    line.wait()
+    executed = database.statements[before:]
+    assert (_count(executed, OPEN), _count(executed, CLOSE), _count(executed, LETTER)) == (JOBS, JOBS, JOBS)
+    assert len(executed) == 2 * JOBS
 
 
 def test_that_canvases_were_sent_on_is_written_for_many_jobs_at_once(

@@ -101,6 +101,7 @@ class DeadLetter(models.Model):
             models.Index(fields=["reason", "last_failed"], name="replay_letter_reason"),
             models.Index(fields=["effect", "last_failed"], name="replay_letter_effect"),
             models.Index(fields=["operation_id", "last_failed"], name="replay_letter_operation"),
+            models.Index(fields=["assignee", "last_failed"], name="replay_letter_assignee"),
         ]
         permissions = [
             ("triage_deadletter", "Can assign, note, quarantine, edit and discard dead letters"),
@@ -187,7 +188,8 @@ class HistoryEntry(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["submission", "at"], name="replay_history_job"),
-            models.Index(fields=["group_id", "at"], name="replay_history_group"),
+            # What is noted about a group as a whole has no submission, and may stand among a hundred thousand others.
+            models.Index(fields=["group_id", "submission", "at"], name="replay_history_notes"),
             models.Index(fields=["operation_id", "at"], name="replay_history_operation"),
         ]
 

@@ -27,6 +27,8 @@ options = {} if plain else {"idempotency_key": "count:{number}", "on_incomplete"
 
 @app.task(name="counted", **options)
 def counted(number: int) -> dict[str, int]:
-    """Do next to nothing."""
+    """Do next to nothing, or fail at it where REPLAY_TEST_FAILS is set."""
     record("computed", number=number)
+    if os.environ.get("REPLAY_TEST_FAILS"):
+        raise ValueError(number)
     return {"number": number}
