@@ -9,7 +9,7 @@ from django.test import Client
 
 from celery_replay.dead_letters import Decision
 from celery_replay.states import LetterState, Verb
-from django_celery_replay.admin import frozen
+from django_celery_replay.admin import batches, frozen
 from django_celery_replay.store import DjangoStore
 from tests.django_admin import visitors
 from tests.django_admin.builders import NOW, failed, group, letter
@@ -125,6 +125,17 @@ def test_a_form_that_is_sent_twice_is_one_command(put: Put, visitor: Client, sto
     second = press(visitor, asked, "Note", text="once")
     assert first.request["PATH_INFO"] == second.request["PATH_INFO"]
     assert told(store, "a") == [("noted", "ann", "once")]
+
+
+def test_what_one_request_has_no_time_for_follows_with_the_next(
+    put: Put, visitor: Client, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(*failed("a"), *failed("b"))
+    monkeypatch.setattr(batches, "PATIENCE_S", 0)
+    page = press(visitor, choose(visitor, "discard", "a", "b"), "Discard", text="tests")
+    assert "1 of 2 are done. Press again to go on with the others." in text_of(page.content.decode())
+    assert "2 ✓ done" in text_of(press(visitor, page, "Discard").content.decode())
+    assert told(store, "a") == told(store, "b") == [("discarded", "ann", "tests")]
 
 
 def test_all_that_match_the_filter_are_decided_about_and_nothing_else(

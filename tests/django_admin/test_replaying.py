@@ -14,6 +14,7 @@ from celery_replay.exceptions import StoreUnavailable
 from celery_replay.records import Letter
 from celery_replay.replay import message as messages
 from celery_replay.states import LetterState, Outcome, RowStatus, Verb
+from django_celery_replay.admin import batches
 from django_celery_replay.store import DjangoStore
 from tests.django_admin.builders import NOW, failed, message
 from tests.django_admin.conftest import Put
@@ -285,10 +286,34 @@ def test_what_was_sent_before_the_store_went_away_is_told_and_the_rest_can_follo
     with monkeypatch.context() as outage:
         outage.setattr(store, "begin_replay", breaks_down)
         told = press(visitor, page, SEND, reason="x", rate="")
-    assert "It ended early, after 1 of 3: database 'x' can't be reached" in text(told)
-    assert "1 ↻ pending" in text(told)
-    assert "3 ↻ pending" in text(press(visitor, page, SEND, reason="x", rate=""))
+    assert "1 of 3 are done: database 'x' can't be reached. Press again to go on with the others." in text(told)
+    assert "2 ✓ is sent" in text(told)
+    assert "3 ↻ pending" in text(press(visitor, told, SEND))
     assert len(sent(shop)) == 3
+
+
+def test_what_one_request_has_no_time_for_follows_with_the_next(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(*many("a", "b", "c"))
+    monkeypatch.setattr(batches, "PATIENCE_S", 0)
+    page = press(visitor, looked(visitor), SEND, reason="x", rate="")
+    assert "1 of 3 are done. Press again to go on with the others." in text(page)
+    assert len(sent(shop)) == 1
+    page = press(visitor, press(visitor, page, SEND), SEND)
+    assert "3 ↻ pending" in text(page)
+    assert len(sent(shop)) == 2
+
+
+def test_a_trial_that_ends_early_sends_no_more_than_it_was_to(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(*many("a", "b", "c", "d"))
+    monkeypatch.setattr(batches, "PATIENCE_S", 0)
+    page = press(visitor, looked(visitor), SEND, reason="x", rate="", trial="2")
+    page = press(visitor, page, SEND)
+    assert "2 ↻ pending 2 ↷ left out" in text(page)
+    assert len(sent(shop)) == 2
 
 
 def test_a_mended_payload_is_what_is_sent(put: Put, visitor: Client, store: DjangoStore, shop: Celery) -> None:

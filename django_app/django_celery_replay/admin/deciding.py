@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -14,7 +14,7 @@ from django.utils.text import capfirst
 
 from celery_replay import dead_letters
 from celery_replay.dead_letters import Decision
-from celery_replay.exceptions import StoreError, TriageRefused
+from celery_replay.exceptions import TriageRefused
 from celery_replay.records import evolve
 from celery_replay.serialization import canonical_json
 from celery_replay.states import LetterState, Verb
@@ -22,6 +22,7 @@ from celery_replay.states import LetterState, Verb
 from ..conf import store
 from ..models import DeadLetter
 from ..text import restored
+from .batches import early, in_time
 from .decisions import CHOICES, Choice, DecisionForm
 from .display import badge, word
 from .frozen import Frozen, thaw
@@ -47,7 +48,14 @@ def decide(model_admin: Any, request: HttpRequest) -> HttpResponse:
     decision = Decision(verb=choice.verb, actor=actor(request), text=form.cleaned_data["text"], assignee=assignee)
     if len(frozen) == 1:
         return _one(model_admin, request, choice, frozen, decision)
-    return _many(model_admin, request, choice, frozen, decision)
+    known = begun(frozen.operation_id)
+    rest = {key: revision for key, revision in frozen.letters.items() if restored(key) not in known}
+    done, trouble = in_time(_many(choice, rest, evolve(decision, operation_id=frozen.operation_id)))
+    store().write_down([refused for refused in done if refused is not None])
+    if len(done) == len(rest):
+        return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
+    messages.warning(request, early(len(done), len(rest), trouble))
+    return ask(model_admin, request, choice, frozen, form)
 
 
 def ask(
@@ -82,27 +90,15 @@ def _one(model_admin: Any, request: HttpRequest, choice: Choice, frozen: Frozen,
     return HttpResponseRedirect(model_admin.url("change", key))
 
 
-def _many(model_admin: Any, request: HttpRequest, choice: Choice, frozen: Frozen, decision: Decision) -> HttpResponse:
-    known = begun(frozen.operation_id)
-    decision = evolve(decision, operation_id=frozen.operation_id)
-    tried = 0
-    left_out = []
-    try:
-        for key, revision in frozen.letters.items():
-            submission = restored(key)
-            if submission in known:
-                continue
-            try:
-                _carry_out(choice, submission, decision, revision)
-            except TriageRefused as refusal:
-                left_out.append((submission, leaving_out(decision, refusal.message)))
-            tried += 1
-        store().write_down(left_out)
-    except StoreError as error:
-        if not tried:
-            raise
-        messages.error(request, f"It ended early, after {tried:,} of {len(frozen):,}: {said(error)}")
-    return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
+def _many(choice: Choice, letters: Mapping[str, int], decision: Decision) -> Iterator[tuple[str, Decision] | None]:
+    """Decide about letters; yield for each None, or why it was left out."""
+    for key, revision in letters.items():
+        try:
+            _carry_out(choice, restored(key), decision, revision)
+        except TriageRefused as refusal:
+            yield restored(key), leaving_out(decision, refusal.message)
+        else:
+            yield None
 
 
 def _carry_out(choice: Choice, submission: str, decision: Decision, revision: int) -> None:

@@ -31,7 +31,7 @@ from .frozen import BOUND, freeze_rows
 from .letter_pages import letter_page
 from .operations import operation, stop
 from .pages import RecordAdmin
-from .reading import jobs_beginning
+from .reading import few_or_all, jobs_beginning
 from .replaying import look, replay
 from .revealing import reveal
 from .troubles import with_troubles_told
@@ -70,7 +70,7 @@ class DeadLetterAdmin(RecordAdmin):
     def found(self, term: str) -> Q:
         """Search by the indexes of the jobs, and by the letters' own."""
         # Not the letters' own submissions besides: no database would answer that by an index.
-        return Q(submission__in=jobs_beginning(term).values("submission"))
+        return Q(submission__in=few_or_all(jobs_beginning(term), "submission"))
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the visitor may do with many letters: where there is nothing, nothing can be selected."""

@@ -37,9 +37,9 @@ MOST = 5_000
 """Entries of one command that are read: each letter has two or three."""
 
 
-def begun(operation_id: str) -> set[str]:
-    """Return the letters that a command has come to: it may have been sent twice, or have ended early."""
-    return {entry.submission for entry in history(MOST, operation_id=operation_id)}
+def begun(operation_id: str) -> dict[str, Verb]:
+    """Return what a command did with the letters that it has come to: it may be sent twice, or have ended early."""
+    return {item.submission: item.began.verb for item in members(history(MOST, operation_id=operation_id))}
 
 
 def operation(model_admin: Any, request: HttpRequest, operation_id: str) -> HttpResponse:

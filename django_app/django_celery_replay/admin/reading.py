@@ -19,6 +19,8 @@ from ..text import token
 
 AT_ONCE = 500
 """Keys that one query looks for: SQLite may take no more than 999."""
+FEW = 500
+"""Values that are looked up first, to search by them."""
 LINES = 100
 """How many attempts or steps of one job are shown."""
 CHUNKS_READ = 200
@@ -112,6 +114,17 @@ def jobs_beginning(text: str) -> QuerySet[ProcessedJob]:
         beginning(text, "submission", "task_id", "trace_id", "key")
     )
     return found
+
+
+def few_or_all(rows: QuerySet[Any], name: str) -> Any:
+    """Return the values of a column for a condition: themselves where they are few, else what finds them.
+
+    A database that has the few at hand finds the rest by its index. One that has to find them for each row that it
+    passes, newest first, comes to the end of a large table before it has found one.
+    """
+    values = rows.values_list(name, flat=True)
+    some = list(values[: FEW + 1])
+    return some if len(some) <= FEW else values
 
 
 def holders(subjects: Sequence[str]) -> dict[str, Any]:

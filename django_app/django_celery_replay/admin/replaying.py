@@ -12,7 +12,6 @@ from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
 from celery_replay.dead_letters import Decision
-from celery_replay.exceptions import StoreError
 from celery_replay.records import evolve
 from celery_replay.replay.plan import Hindrance, Item, Options, accept_unknown, preview
 from celery_replay.replay.sending import Order, Sent, send
@@ -20,6 +19,7 @@ from celery_replay.runtime import Runtime
 from celery_replay.states import Replays, Verb
 
 from ..text import token
+from .batches import early, in_time
 from .deciding import leaving_out
 from .display import told
 from .frozen import Frozen, thaw
@@ -27,7 +27,6 @@ from .operations import begun
 from .permissions import PAYLOAD, REPLAY, actor, missing
 from .previews import lines, totals
 from .tasks import runtime_that_knows
-from .troubles import said
 
 RATE = 10
 """Replays per second that are proposed for many: what failed together may fail together again."""
@@ -87,21 +86,27 @@ def replay(model_admin: Any, request: HttpRequest) -> HttpResponse:
     return look(model_admin, request, thaw(request.POST.get("letters", "")))
 
 
-def look(model_admin: Any, request: HttpRequest, frozen: Frozen) -> HttpResponse:
-    """Show what would be sent of these letters, and what would not; or send it."""
+def look(model_admin: Any, request: HttpRequest, frozen: Frozen, *, only: bool = False) -> HttpResponse:
+    """Show what would be sent of these letters, and what would not; or send it.
+
+    Args:
+        only: send nothing, whatever was pressed.
+    """
     options = Options(with_canvas="with_canvas" in request.POST, override_never="override_never" in request.POST)
     # Pressed twice, or after an early end, a form is about those that it has not come to.
-    known = begun(frozen.operation_id) if len(frozen) > 1 and "confirmed" in request.POST else set()
+    known = begun(frozen.operation_id) if len(frozen) > 1 and "confirmed" in request.POST else {}
     runtime, items = _looked_at(frozen, options, known)
     if known and not items:
         return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
     unknown = sum(item.hindrance is Hindrance.EFFECT_UNKNOWN for item in items)
     never = len(items) == 1 and items[0].rule is Replays.NEVER
     form = ReplayForm(unknown, len(frozen), request.POST if "looked" in request.POST else None, never=never)
-    if "confirmed" in request.POST and form.is_valid():
+    if "confirmed" in request.POST and not only and form.is_valid():
         order, chosen = _ordered(request, form.cleaned_data, options, items)
         if any(item.ready for item in chosen):
-            return _send(model_admin, request, frozen, runtime, chosen, order, form.cleaned_data.get("trial"))
+            trial = form.cleaned_data.get("trial")
+            most = None if trial is None else max(trial - [*known.values()].count(Verb.REPLAYED), 0)
+            return _send(model_admin, request, frozen, runtime, chosen, order, most)
         form.add_error(None, "Nothing would be sent; the reason stands beside each.")
     context = {
         **model_admin.context(request, f"Replay: {frozen.told}"),
@@ -150,23 +155,20 @@ def _send(
     runtime: Runtime,
     items: Sequence[Item],
     order: Order,
-    trial: int | None,
+    most: int | None,
 ) -> HttpResponse:
     if len(frozen) == 1:
         return _one(model_admin, request, frozen, next(send(runtime, items, order, frozen.operation_id)))
-    beyond = [item for item in items if item.ready][trial:] if trial else []
+    beyond = [] if most is None else [item for item in items if item.ready][most:]
     later = {item.letter.submission for item in beyond}
     now = [item for item in items if item.letter.submission not in later]
-    results: list[Sent] = []
-    try:
-        # What was sent before an error stays in the list.
-        results.extend(send(runtime, now, order, frozen.operation_id))
-        runtime.store.write_down(_left_out(results, beyond, order, frozen.operation_id))
-    except StoreError as error:
-        if not results:
-            raise
-        messages.error(request, f"It ended early, after {len(results):,} of {len(now):,}: {said(error)}")
-    return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
+    results, trouble = in_time(send(runtime, now, order, frozen.operation_id))
+    whole = len(results) == len(now)
+    runtime.store.write_down(_left_out(results, beyond if whole else [], order, frozen.operation_id))
+    if whole:
+        return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
+    messages.warning(request, early(len(results), len(now), trouble))
+    return look(model_admin, request, frozen, only=True)
 
 
 def _one(model_admin: Any, request: HttpRequest, frozen: Frozen, sent: Sent) -> HttpResponse:
