@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_celery_replay", "0005_triage"),
+        ("django_celery_replay", "0007_letters_at_scale"),
     ]
 
     operations = [
