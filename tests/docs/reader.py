@@ -48,21 +48,22 @@ class Reader:
     Args:
         folder: where it all happens.
         replaced: what the page says of this machine, and what is so here.
-        project: what the page takes as given.
     """
 
-    def __init__(self, folder: Path, replaced: Mapping[str, str], project: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, replaced: Mapping[str, str]) -> None:
         self.folder = folder
         self._replaced = replaced
         self._expectations = Expectations()
         self._terminals: dict[str, LoggedProcess] = {}
         self._unproven: dict[str, Block] = {}
         """Files that were written, and that nothing has run so far."""
-        folder.mkdir()
-        for part in project:
+
+    def prepare(self, parts: Sequence[Path]) -> None:
+        """Write what a page takes as given, part over part, and set it up."""
+        for part in parts:
             for path in (path for path in part.rglob("*") if path.suffix in (".py", ".sh")):
-                self._put(folder / path.relative_to(part), path.read_text())
-        if (folder / "setup.sh").exists():
+                self._put(self.folder / path.relative_to(part), path.read_text())
+        if (self.folder / "setup.sh").exists():
             self._run(["bash", "-e", "setup.sh"]).check_returncode()
 
     def follow(self, block: Block) -> None:

@@ -19,7 +19,7 @@ def block(text: str, language: str = "console") -> Block:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Reader:
-    return Reader(tmp_path / "here", {"redis://localhost:6379/0": "redis://elsewhere:1/2"})
+    return Reader(tmp_path, {"redis://localhost:6379/0": "redis://elsewhere:1/2"})
 
 
 @pytest.mark.parametrize(

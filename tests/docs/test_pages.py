@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import kombu
@@ -23,18 +25,38 @@ _NEEDS = {
     "unacked_restore_interval": kombu.VERSION >= (5, 7),
 }
 """What a page may speak of, and whether it is here: the wheel wants Python 3.11."""
+BROKER = "redis://localhost:6379/0"
+"""What the pages call their broker."""
 EXCUSED = 2
 """How many blocks are not run, each with its reason on the page."""
 
 
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Callable[[tuple[Path, ...]], Path]:
+    """Return a function that prepares a project which pages take as given; once, for it takes seconds."""
+
+    @cache
+    def prepare(parts: tuple[Path, ...]) -> Path:
+        folder = tmp_path_factory.mktemp("given")
+        Reader(folder, {BROKER: redis_url}).prepare(parts)
+        return folder
+
+    return prepare
+
+
 @pytest.fixture
-def reader(request: pytest.FixtureRequest, tmp_path: Path, clean_redis_url: str) -> Iterator[Reader]:
-    """Lend a reader of the page, in the project that it takes as given."""
+def reader(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    clean_redis_url: str,
+    prepared: Callable[[tuple[Path, ...]], Path],
+) -> Iterator[Reader]:
+    """Lend a reader of the page, in a copy of the project that it takes as given."""
     for word, present in _NEEDS.items():
         if not present and word in text_of(request.param):
             pytest.skip(f"without {word}")
-    here = {"redis://localhost:6379/0": clean_redis_url, "6390": str(free_port())}
-    reader = Reader(tmp_path / "here", here, project_of(request.param))
+    folder = shutil.copytree(prepared(tuple(project_of(request.param))), tmp_path / "here")
+    reader = Reader(folder, {BROKER: clean_redis_url, "6390": str(free_port())})
     yield reader
     reader.kill()
 
