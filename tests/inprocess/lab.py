@@ -15,8 +15,10 @@ from celery.contrib.testing.worker import start_worker
 
 from celery_replay import parking
 from celery_replay.clock import Micros, micros, wall
+from celery_replay.parent import listeners
 from celery_replay.records import Event, Job, Letter
 from celery_replay.runtime import reset, runtime_of, use_store
+from celery_replay.steward import Steward
 from celery_replay.stores.memory import MemoryStore
 from celery_replay.trace import timeline
 from tests.inprocess.broker import URL, Copy, copies
@@ -93,6 +95,10 @@ class Lab:
     def use(self, store: Any) -> Any:
         """Begin with another store."""
         use_store(self.app, store)
+        steward = listeners.get(self.app)
+        if isinstance(steward, Steward):
+            # It began with the worker, and the app's runtime may be another one since.
+            steward.runtime = self.runtime
         return store
 
     def configure(self, **settings: Any) -> None:
@@ -102,7 +108,7 @@ class Lab:
             self._settings.setdefault(f"replay_{name}", self.app.conf.get(f"replay_{name}"))
             self.app.conf[f"replay_{name}"] = value
         reset(self.app)
-        use_store(self.app, store)
+        self.use(store)
 
     def task(self, *, name: str = "", **options: Any) -> Callable[[Callable[..., Any]], Any]:
         """Register a task with the app and the running worker."""
