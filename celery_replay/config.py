@@ -61,8 +61,8 @@ class Settings:
     code_version: str = ""
     """Names the deployed code in traces and letters; by default the environment's REPLAY_CODE_VERSION."""
     spool_dir: str = ""
-    """Where a CLOSE waits on disk while the store is down, and what Celery throws away until it is filed; by default the
-    user's and app's own temporary folder."""
+    """Where a CLOSE waits on disk while the store is down, and what Celery throws away until it is filed; by default
+    the user's and app's own temporary folder."""
     capture: str = "keys"
     """`none`, `keys` or `full`: how much of a job's data goes into its trace, for tasks that don't say."""
     redact: tuple[str, ...] = ()

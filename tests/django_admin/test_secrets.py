@@ -14,7 +14,8 @@ from django_celery_replay import ReplayTask
 from django_celery_replay.store import DjangoStore
 from tests.django_admin import visitors
 from tests.django_admin.builders import letter, message, row
-from tests.django_admin.conftest import Page, Put, text_of
+from tests.django_admin.conftest import Page, Put
+from tests.django_admin.markup import text_of
 
 MARKER = "mArKeR-5309"
 NOTE = "nOtE-7"
@@ -56,7 +57,7 @@ def test_a_jobs_secret_is_on_no_page(app: Celery, page: Page, level: str, fails:
     job = run(app, capture=level, fails=fails)
     paths = ["processedjob/", f"processedjob/{job.submission}/change/"]
     if fails:
-        paths += ["deadletter/", f"deadletter/{job.submission}/change/"]
+        paths += ["deadletter/", f"deadletter/{job.submission}/change/", "lettergroup/"]
     for path in paths:
         html = page(path)
         assert job.operation in html
