@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from . import parking
 from .losses import News
-from .redaction import redact_text
+from .redaction import kept_text
 from .runtime import plain_app, runtime_of
 from .serialization import safe_text
+from .tracebacks import name_of
 
 
 class Listener(Protocol):
@@ -29,13 +30,17 @@ forking: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 """Does each app's worker run its tasks in processes of their own?"""
 
 
-def described(error: BaseException | None, text: str = "") -> dict[str, Any]:
-    """Say in news what was raised; an error's own text may have the payload in it."""
+def described(error: BaseException | None, text: str = "", *, says: bool = True) -> dict[str, Any]:
+    """Say in news what was raised.
+
+    Args:
+        text: what is to be said of it; else its own words, in which the payload may be.
+        says: whether these are told.
+    """
     if error is None:
         return {}
-    kind = type(error)
-    name = safe_text(f"{kind.__module__}.{kind.__qualname__}", 250)
-    return {"error_type": name, "error": text or redact_text(safe_text(error, 300))}
+    words = text or (kept_text(error, 300) if says else "")
+    return {"error_type": safe_text(name_of(error), 250), "error": words}
 
 
 def announce(app: Any, item: News, message: Any = None) -> None:

@@ -24,10 +24,11 @@ from .clock import micros, wall
 from .losses import News
 from .older_celery import announces_limits_twice, loss_of, retries_when_lost
 from .parent import announce, described, forking
+from .redaction import kept_text
 from .runtime import plain_app, runtime_of
 from .serialization import safe_text
 from .signals import observe_failure
-from .states import Reason
+from .states import Capture, Reason
 
 
 class ReplayRequest(Request):
@@ -105,6 +106,11 @@ class ReplayRequest(Request):
         return bool(self.task.acks_late and self.task.reject_on_worker_lost)
 
     @property
+    def _says(self) -> bool:
+        """May it be told what the task raised?"""
+        return runtime_of(self._app).policy(self.task).capture is not Capture.NONE
+
+    @property
     def _retries_left(self) -> bool:
         most = self.task.max_retries
         return most is None or self._context.retries < most
@@ -119,7 +125,10 @@ class ReplayRequest(Request):
         if self._already_revoked or (retries and self._retries_left):
             # Told as such; or as soon as Celery has published the retry.
             return
-        text = f"the task ended its process: {error!r}" if isinstance(error, SystemExit) else str(error)
+        text = str(error)
+        if isinstance(error, SystemExit):
+            own = f": {kept_text(repr(error), 300)}" if self._says else ""
+            text = f"the task ended its process{own}"
         self._tell(Reason.WORKER_LOST, final=retries or not self._brought_back, error=error, text=text)
 
     def _tell_limit(self, error: TimeLimitExceeded) -> None:
@@ -165,7 +174,7 @@ class ReplayRequest(Request):
                 pid=self._process,
                 reason=reason,
                 final=final,
-                **described(error, text),
+                **described(error, text, says=self._says),
                 **more,
             )
             # Of a delivery that has come to its end like this the store may not even have heard.

@@ -6,7 +6,6 @@ A subclass of django-celery-results' backend, on its tables. That package is opt
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,11 +21,12 @@ from django.utils import timezone
 from django_celery_results.backends import DatabaseBackend as StockBackend
 from django_celery_results.models import ChordCounter
 
+from celery_replay.logs import logger_of
 from celery_replay.signal_handlers import sending
 
 from .chord_parts import Part, chords_of, gathered, outer_parts, task_ids, under
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _PAUSES = (0.05, 0.2, 0.5)
 """Seconds between tries, where a database refuses a step for a moment: a lock, a deadlock, a lost connection."""
@@ -167,7 +167,8 @@ class DatabaseBackend(StockBackend):
         try:
             self._send(body, self._results(parts))
         except ChordError as error:
-            logger.error("Chord body %s[%s] raised: %r", body.task, body.id, error)
+            # Not in words: they repeat what a member of the chord has raised.
+            logger.error("replay.chord_failed", extra={"task": body.task, "job": body.id})
             self._fail(_goal(body), error)
             return False
         return True

@@ -57,7 +57,7 @@ def test_a_jobs_secret_is_on_no_page(app: Celery, page: Page, level: str, fails:
     job = run(app, capture=level, fails=fails)
     paths = ["processedjob/", f"processedjob/{job.submission}/change/"]
     if fails:
-        paths += ["deadletter/", f"deadletter/{job.submission}/change/"]
+        paths += ["deadletter/", f"deadletter/{job.submission}/change/", "lettergroup/"]
     for path in paths:
         html = page(path)
         assert job.operation in html

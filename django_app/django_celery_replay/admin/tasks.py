@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections.abc import Iterable
 
 from celery_replay.exceptions import ConfigurationError
+from celery_replay.logs import logger_of
 from celery_replay.runtime import Runtime
 
 from ..conf import runtime, store
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 _importing = threading.Lock()
 _imported: weakref.WeakSet[Runtime] = weakref.WeakSet()
 

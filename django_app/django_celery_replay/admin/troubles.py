@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -12,11 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from celery_replay.exceptions import ReplayError
+from celery_replay.logs import logger_of
 from celery_replay.redaction import redact_text
 
 from .display import shown
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 View = Callable[..., HttpResponse]
 
