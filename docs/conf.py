@@ -15,3 +15,5 @@ nitpick_ignore_regex = [("py:class", r"(collections|contextlib|celery_replay)\..
 
 html_theme = "furo"
 html_title = "celery-replay"
+html_static_path = ["_static"]
+html_css_files = ["console.css"]
