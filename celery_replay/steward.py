@@ -79,12 +79,12 @@ class Steward:
 
     def hear(self, item: News) -> None:
         """Act on news of an attempt that could not close itself."""
-        self._guarded("hear", lambda: self._hear(item))
+        self._guarded("hear", lambda: self._hear(item, new_id()))
 
-    def _hear(self, item: News) -> None:
+    def _hear(self, item: News, name: str) -> None:
         self._dispatch(self.runtime.store.hear(item))
         if item.trace_id:
-            told = Recorder(item.trace_id, new_id(), {"job": item.task_id, "worker": f"{item.worker}/{item.pid}"})
+            told = Recorder(item.trace_id, name, {"job": item.task_id, "worker": f"{item.worker}/{item.pid}"})
             told.record(str(item.reason), status="fail", plain=_told(item))
             self._guarded("tell", lambda: self.runtime.store.flush(chunks=told.take()))
 
@@ -96,7 +96,8 @@ class Steward:
         found = self.runtime.spool.news(path)
         if found is not None:
             item, cover, body = found
-            self._hear(evolve(item, message=parking.keep_raw(cover, body)))
+            # Stewards of one machine share the spool: told under one name, its event is one.
+            self._hear(evolve(item, message=parking.keep_raw(cover, body)), path.stem)
             path.unlink(missing_ok=True)
 
     def round(self) -> None:

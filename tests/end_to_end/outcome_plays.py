@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from kombu.exceptions import OperationalError
 
 from celery_replay.records import Job, Letter
 from celery_replay.runtime import runtime_of
+from celery_replay.serialization import unpack
 from celery_replay.states import Outcome
 from tests.end_to_end.outcomes import Cell, attempts, canvas
 from tests.end_to_end.stage import PATIENCE_S, Stage, fresh, wait_for
@@ -26,7 +29,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "exception": ("raising", {}),
     "soft time limit": ("long", {"soft_time_limit": LIMIT_S}),
     "retries exhausted": ("retrying", {}),
-    "automatic retries exhausted": ("retrying by itself", {}),
+    "autoretry exhausted": ("retrying by itself", {}),
     "Ignore": ("ignoring", {}),
     "replaced": ("replacing", {}),
     "Reject": ("rejecting", {}),
@@ -121,6 +124,11 @@ class Theatre:
         """Bring cells about, those first that take a free worker."""
         return {cell: self._play(cell, fresh()) for cell in sorted(played, key=lambda cell: cell.outcome not in PLAYS)}
 
+    def goes_on(self) -> bool:
+        """Does its worker still do what it is asked?"""
+        ids = [_send(self, "well, late", fresh()) for _ in range(10)]
+        return all(wait_for(lambda one=one: self.web(state, one) == "SUCCESS", "a common job") for one in ids)
+
     def _play(self, cell: Cell, reference: str) -> Sent:
         return Sent(PLAYS.get(cell.outcome, _publish)(self, cell, reference), reference)
 
@@ -170,7 +178,7 @@ def _cold_shutdown(theatre: Theatre, cell: Cell, reference: str) -> str:
 
 def _deduplicated(theatre: Theatre, cell: Cell, reference: str) -> str:
     """Bring a message again, marked as redelivered, whose task has succeeded as far as Celery knows."""
-    stage, source = theatre.stage, f"{theatre.queue}-source"
+    source = f"{theatre.queue}-source"
     task_id = str(theatre.web(publish, theatre.queue, f"well, {cell.acknowledged}", reference, {}, False, source))
     (message,) = theatre.web(take, source, 1)
     theatre.web(put, theatre.queue, message)
@@ -248,8 +256,6 @@ def raw_wire(name: str, reference: str) -> tuple[str, Wire]:
 
 def put_again(app: Any, queue: str, wire: Wire) -> None:
     """Put a message on a Redis queue as its broker does that brings it again."""
-    import json
-
     with app.connection_for_write() as connection:
         channel = connection.default_channel
         put(app, f"{queue}-again", wire)
@@ -294,39 +300,38 @@ def call(app: Any, reference: str) -> None:
 
 def seen(app: Any, sent: Mapping[Cell, Sent], effects: Mapping[tuple[str, str], int]) -> dict[Cell, Seen]:
     """Look at what became of jobs."""
-    return {cell: _seen(app, cell, job, effects) for cell, job in sent.items()}
-
-
-def _seen(app: Any, cell: Cell, sent: Sent, effects: Mapping[tuple[str, str], int]) -> Seen:
-    own = {path[1:]: count for (path, reference), count in effects.items() if reference == sent.reference}
-    job = _job(app, sent)
     store = runtime_of(app).store
-    letter = store.letter(job.submission) if job else None
-    ended = [str(attempt.outcome) for attempt in store.attempts(job.submission)] if job else []
-    status = str(job.status) if job else ""
-    if job and job.status is Outcome.SUCCEEDED and job.failure:
-        status = "succeeded, result lost"
-    return Seen((attempts(ended), status, _told(letter), canvas(own)), job, letter)
-
-
-def _job(app: Any, sent: Sent) -> Job | None:
-    store = runtime_of(app).store
-    found = store.find_jobs(task_id=sent.task_id)
-    if not found:
+    letters = {letter.submission: letter for letter in store.letters(limit=100_000)}
+    by_id: dict[str, list[Job]] = {}
+    for job in store.find_jobs(limit=100_000):
         # Without an id, a message is known by its body alone.
-        named = [letter for letter in store.letters(limit=10_000) if sent.reference.encode() in unpacked(letter)]
-        found = [job for letter in named for job in [store.job(letter.submission)] if job]
-    assert len(found) <= 1, f"{sent}: {len(found)} jobs"
-    return found[0] if found else None
+        letter = letters.get(job.submission)
+        by_id.setdefault(job.task_id or unpacked(letter).decode(errors="replace"), []).append(job)
+
+    def look(one: Sent) -> Seen:
+        jobs = by_id.get(one.task_id) or [
+            job for text, found in by_id.items() if one.reference in text for job in found
+        ]
+        assert len(jobs) <= 1, jobs
+        own = {path[1:]: count for (path, reference), count in effects.items() if reference == one.reference}
+        if not jobs:
+            return Seen(("", "", "", canvas(own)), None, None)
+        job = jobs[0]
+        ended = [str(attempt.outcome) for attempt in store.attempts(job.submission)]
+        letter = letters.get(job.submission)
+        return Seen((attempts(ended), _status(job), _told(letter), canvas(own)), job, letter)
+
+    return {cell: look(one) for cell, one in sent.items()}
 
 
-def unpacked(letter: Letter) -> bytes:
+def _status(job: Job) -> str:
+    lost = job.status is Outcome.SUCCEEDED and job.failure
+    return "succeeded, result lost" if lost else str(job.status)
+
+
+def unpacked(letter: Letter | None) -> bytes:
     """Return the body of a letter's message."""
-    import base64
-
-    from celery_replay.serialization import unpack
-
-    return base64.b64decode(unpack(letter.message)["body"]) if letter.message else b""
+    return base64.b64decode(unpack(letter.message)["body"]) if letter and letter.message else b""
 
 
 def _told(letter: Letter | None) -> str:

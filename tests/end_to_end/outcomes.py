@@ -14,11 +14,12 @@ exception | early, late, kept on failure | all | failed | failed | exception | e
 exception, error callback of the old kind | early | all | failed | failed | exception | errback, chord error
 soft time limit | early, late | prefork | failed | failed | soft_time_limit | errback, chord error
 soft time limit | early, late | threads, gevent, solo | succeeded | succeeded | | link, chord
-hard time limit | early, late, brought back, retried | prefork, gevent | cut off | lost | hard_time_limit | errback, chord error
-hard time limit | kept on timeout | prefork | 3 x cut off | failed | hard_time_limit | 4 x errback, chord error
+hard time limit | early, late | prefork, gevent | cut off | lost | hard_time_limit | errback, chord error
+hard time limit | brought back, retried | prefork, gevent | cut off | lost | hard_time_limit | errback, chord error
+hard time limit | kept on timeout | prefork | 3 x cut off | failed | hard_time_limit | errbacks, chord error
 hard time limit | early, kept on timeout | threads, solo | succeeded | succeeded | | link, chord
 retries exhausted | early, late | all | 2 x retry_scheduled, failed | failed | exception | errback, chord error
-automatic retries exhausted | early, late | all | 2 x retry_scheduled, failed | failed | exception | errback, chord error
+autoretry exhausted | early, late | all | 2 x retry_scheduled, failed | failed | exception | errback, chord error
 Ignore | early, late | all | ignored | ignored | |
 replaced | early, late | all | superseded, succeeded | succeeded | | link, chord
 Reject | early, late | all | failed | failed | rejected | errback, chord error
@@ -128,8 +129,9 @@ def attempts(outcomes: list[str]) -> str:
 
 
 def canvas(effects: dict[str, int]) -> str:
-    """Say what was called of a canvas."""
-    return counted([word for what, word in CANVAS.items() for _ in range(effects.get(what, 0))])
+    """Say what was called of a canvas; more than once is plural."""
+    called = [(word, effects[what]) for what, word in CANVAS.items() if what in effects]
+    return ", ".join(word if count == 1 else f"{word}s" for word, count in called)
 
 
 CANVAS = {"link": "link", "errback": "errback", "chord": "chord", "chord-error": "chord error"}
