@@ -14,9 +14,10 @@ import pytest
 from celery_replay.states import AckMode, Category, Reason
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.outcome_plays import LIMIT_S, RAW, VIOLENT, Seen, Sent, Theatre, raw_wire, seen, unpacked
-from tests.end_to_end.outcomes import Cell, cells
+from tests.end_to_end.outcomes import Cell, cells, markdown
 from tests.end_to_end.stage import Stage, fresh
 from tests.support.net import wait_until
+from tests.support.workers import ROOT
 
 CONCURRENCY = {"prefork": 4, "threads": 12, "gevent": 20, "solo": 1}
 SETTINGS = {
@@ -110,6 +111,10 @@ def play_on_rabbitmq(make_stage: StageMaker, rabbitmq_url: str) -> Any:
 def stage(play: Play) -> Stage:
     """Lend the stage, whose logs are shown below a failure."""
     return play.stage
+
+
+def test_the_docs_have_this_table() -> None:
+    assert markdown() in (ROOT / "docs/explanation/outcomes.md").read_text()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
