@@ -48,6 +48,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     # Without this a terminated run would leave its servers and workers behind.
     signal.signal(signal.SIGTERM, leave)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a job in the background this run would hand it down so to whatever it starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

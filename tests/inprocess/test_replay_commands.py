@@ -17,6 +17,7 @@ from celery_replay.cli import replay as commands
 from celery_replay.clock import SECOND
 from celery_replay.dead_letters import Decision
 from celery_replay.states import LetterState, RowStatus, Verb
+from celery_replay.stores.memory import MemoryStore
 from tests.inprocess.lab import Gate
 
 NOBODY_CAN_BE_ASKED = 2
@@ -213,11 +214,10 @@ def test_where_a_canary_lives_the_others_follow(lab, types, failing):
 def test_with_a_rate_they_wait_for_their_turn_and_can_be_called_off(lab, types, failing):
     task, bad, letters = failing(1, 2, 3)
     bad.clear()
-    result = types(f"dlq replay --task {task} --because mended --yes --rate 0.5 --json")
+    result = types(f"dlq replay --task {task} --because mended --yes --rate 0.05 --json")
     (operation,) = {item["operation"] for item in objects(result)}
-    assert "no steward leads" in result.stderr
     rows = sorted((row for row in lab.store.rows() if row.status is RowStatus.RELEASED), key=lambda row: row.wake_at)
-    assert [later.wake_at - row.wake_at for row, later in pairwise(rows)] == [2 * SECOND]
+    assert [later.wake_at - row.wake_at for row, later in pairwise(rows)] == [20 * SECOND]
     lab.wait(lambda: states(lab, letters)[0] is LetterState.RESOLVED, "the first one's end")
 
     stopped = objects(types(f"dlq stop {operation} --because enough --json"))
@@ -230,6 +230,17 @@ def test_with_a_rate_they_wait_for_their_turn_and_can_be_called_off(lab, types, 
     lab.clock.forward(60)
     lab.release_due()
     assert ran(lab) == [1]
+
+
+def test_without_a_steward_that_leads_a_rate_is_warned_of(lab, types, failing):
+    class Leaderless(MemoryStore):
+        def lead(self, *_, **__):
+            return False
+
+    lab.use(Leaderless(lab.clock))
+    task, _, _ = failing(1)
+    assert "no steward leads" in types(f"dlq replay --task {task} --because mended --yes --rate 0.5").stderr
+    lab.idle()
 
 
 def test_a_steward_that_leads_needs_no_warning(lab, types, failing):
