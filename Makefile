@@ -8,7 +8,7 @@ PIP := -m pip --quiet --disable-pip-version-check --no-input
 CODE := celery_replay django_app example_project benchmarks tests docs noxfile.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-versions fmt fmt-check lint types layers migrations check bench demo demo-web docs wheel clean
+.PHONY: help venv test test-versions fmt fmt-check lint types layers migrations check bench scale demo demo-web docs wheel clean
 
 help:  ## Show the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -66,6 +66,9 @@ $(VENV)/.bench: $(VENV)/.stamp
 
 bench: $(VENV)/.bench  ## Measure against plain Celery; ARGS go to the benchmark
 	$(BIN)/python -m benchmarks $(ARGS)
+
+scale: venv  ## Measure among a million dead letters; ARGS="--letters 100000 --keep" and others go to it
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 demo: $(DEMO_VENV)/.stamp  ## Run the demo project; ARGS go to it
 	$(DEMO_VENV)/bin/python -m example_project.demo $(ARGS)

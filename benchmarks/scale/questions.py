@@ -40,6 +40,8 @@ class Answer:
     name: str
     median_ms: float
     slowest_ms: float
+    cpu_ms: float
+    """Of this process alone: where it is far less than the median, the database or a busy machine took the rest."""
     found: int | None
     """How many records came, of a list."""
     most_ms: float | None
@@ -55,20 +57,23 @@ class Answer:
 def measure(questions: Sequence[Question], rounds: int, tell: Callable[[str], None]) -> list[Answer]:
     """Ask all questions in turn, round by round: so a busy moment of the machine is not one question's bad luck."""
     times: dict[str, list[float]] = {question.name: [] for question in questions}
+    spent: dict[str, list[float]] = {question.name: [] for question in questions}
     found: dict[str, int | None] = {}
     for number in range(-WARM_UP, rounds):
         tell(f"round {max(number + 1, 0)} of {rounds}")
         for question in questions:
-            begun = time.perf_counter()
+            begun, begun_cpu = time.perf_counter(), time.process_time()
             answer = question.ask()
             if number >= 0:
                 times[question.name].append((time.perf_counter() - begun) * 1e3)
+                spent[question.name].append((time.process_time() - begun_cpu) * 1e3)
             found[question.name] = len(answer) if isinstance(answer, Sequence) else None
     return [
         Answer(
             name=question.name,
             median_ms=median(times[question.name]),
             slowest_ms=max(times[question.name]),
+            cpu_ms=median(spent[question.name]),
             found=found[question.name],
             most_ms=question.most_ms,
         )

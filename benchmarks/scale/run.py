@@ -64,10 +64,15 @@ def _show(answers: Sequence[Answer]) -> None:
             each.name,
             f"{each.median_ms:.1f}",
             f"{each.slowest_ms:.1f}",
+            f"{each.cpu_ms:.1f}",
             "" if each.found is None else str(each.found),
             "" if each.most_ms is None else f"< {each.most_ms:.0f}",
             each.verdict,
         )
         for each in answers
     ]
-    show("milliseconds, median of rounds in turn", ("question", "median", "slowest", "found", "mark", ""), rows)
+    show(
+        "milliseconds, median of rounds in turn",
+        ("question", "median", "slowest", "own CPU", "found", "mark", ""),
+        rows,
+    )

@@ -7,9 +7,9 @@ import pickle
 from celery import Celery, _state
 
 from celery_replay.clock import SECOND
-from celery_replay.states import LetterState, Outcome, Reason, RowStatus
+from celery_replay.states import Effect, LetterState, Outcome, Reason, RowStatus
 from django_celery_replay import ReplayTask
-from tests.django_admin.builders import NOW, attempt, job, letter, message, row, step
+from tests.django_admin.builders import NOW, attempt, failed, group, job, letter, message, row, step
 from tests.django_admin.conftest import Page, Put
 from tests.django_admin.markup import tags_of, text_of
 
@@ -28,6 +28,38 @@ def test_letters_are_filtered_and_found_through_their_jobs(put: Put, page: Page)
         text = text_of(page("deadletter/", **query))
         assert "✗ open" in text
         assert "✓ resolved" not in text
+
+
+def test_letters_are_filtered_by_group_effect_assignee_and_whether_they_wait(put: Put, page: Page) -> None:
+    put(
+        group("g"),
+        letter("a", group_id="g", effect=Effect.ABSENT, assignee="ann", error_message="said-a"),
+        letter("b", state=LetterState.REPLAY_PENDING, assignee="bob", error_message="said-b"),
+        letter("c", state=LetterState.DISCARDED, error_message="said-c"),
+    )
+    for query, found in (
+        ({"group_id": "g"}, "a"),
+        ({"effect": "absent"}, "a"),
+        ({"effect": "unknown"}, "bc"),
+        ({"state": "unresolved"}, "ab"),
+        ({"assignee": "ann"}, "a"),
+        ({"assignee": "-"}, "c"),
+        ({"state": "unresolved", "assignee": "bob"}, "b"),
+    ):
+        text = text_of(page("deadletter/", **query))
+        assert [name for name in "abc" if f"said-{name}" in text] == list(found)
+    text = text_of(page("deadletter/"))
+    assert "By assigned to All nobody me bob" in text
+    assert "shop.bank.CardRefused in shop/bank.py:charge" in text
+
+
+def test_a_letter_answers_three_questions(put: Put, page: Page) -> None:
+    put(*failed("a"), step("a", name="charge card"), *failed("b", effect="unknown"))
+    known, unknown = (text_of(page(f"deadletter/{name}/change/")) for name in "ab")
+    assert "Is it safe to replay? ✓ yes steps that are recorded as done are not done again" in known
+    assert "Is anything half done? step charge card is done Its effect = proven" in known
+    assert "Must the payload be mended? no sign of it" in known
+    assert "Is it safe to replay? ? not known the task declares no side effects" in unknown
 
 
 def test_a_letter_shows_its_evidence(put: Put, page: Page) -> None:

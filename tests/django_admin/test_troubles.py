@@ -48,12 +48,14 @@ def away(
     """Make the records' database one that can't be read."""
     values = dict(AWAY[request.param])
     values["NAME"] = values["NAME"] or str(tmp_path / "empty.sqlite3")
-    entries = {DEFAULT_DB_ALIAS: {}, "away": values}
+    # A name for each: a process keeps what it knows of a database.
+    alias = f"away-{request.param}"
+    entries = {DEFAULT_DB_ALIAS: {}, alias: values}
     connections.configure_settings(entries)
-    monkeypatch.setitem(connections.settings, "away", entries["away"])
-    settings.CELERY_REPLAY_STORE = "django://away"
+    monkeypatch.setitem(connections.settings, alias, entries[alias])
+    settings.CELERY_REPLAY_STORE = f"django://{alias}"
     yield
-    connections["away"].close()
+    connections[alias].close()
 
 
 PAGES = [f"{kind}/{rest}" for kind in visitors.KINDS for rest in ("", "s/change/")]

@@ -61,6 +61,18 @@ class LetterGroupAdmin(RecordAdmin):
         """Search by what names a group."""
         return beginning(term, "operation", "error_type", "group_id")
 
+    def show_list(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Return the list, after letters were counted that nobody has counted yet."""
+        store().count_up()
+        return super().show_list(request, extra_context)
+
+    def record(self, request: HttpRequest, object_id: str) -> Group:
+        """Return the group of an address, counted up."""
+        self.require(request)
+        store().count_up()
+        found: Group = super().record(request, object_id)
+        return found
+
     def complete(self, page: Sequence[Any]) -> None:
         """Find the trends of the groups on a page."""
         now = wall()
