@@ -105,6 +105,8 @@ def leaving(key: str) -> None:
 def deadly_once(key: str) -> None:
     """Kill its process; Celery acknowledges the message then, so that it does not come again."""
     post("begun", key)
+    # Within that time its parent hears that it has the job; before, it would simply give it to another child.
+    time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
