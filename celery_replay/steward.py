@@ -41,7 +41,8 @@ logger = logger_of(__name__)
 COMMAND = "from celery_replay.steward import main; main()"
 """What a worker's Python child runs."""
 PERIOD = 1.0
-_LEAD_TTL = 10.0
+_LEAD_TTL = 4.0
+"""Seconds for which nobody leads after a leader was killed; a few rounds."""
 _PRUNE_EVERY = 60.0
 _FETCHED = 200
 """Items of spooled news in one round: the lead must not lapse over a flood of them."""

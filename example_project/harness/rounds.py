@@ -12,8 +12,8 @@ from .processes import Shop
 from .screen import Screen
 from .witness import Sighting, Witness
 
-QUIET_S = 5.0
-"""Seconds without change after which a round is over: longer than any lease of the shop's settings."""
+QUIET_S = 8.0
+"""Seconds without change after which a round is over: longer than any lease, that of a killed steward included."""
 
 
 @dataclass(frozen=True, kw_only=True)

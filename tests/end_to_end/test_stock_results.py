@@ -9,7 +9,6 @@ import pytest
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage
 from tests.end_to_end.test_canvas_chords import (  # noqa: F401 - to be run on this stage
-    test_a_member_that_replaces_itself_counts_once,
     test_a_member_whose_process_dies_is_brought_back_and_counts_once,
     test_the_body_gets_every_result_once,
 )

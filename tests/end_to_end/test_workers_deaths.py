@@ -29,8 +29,8 @@ def stage(make_stage: StageMaker) -> Iterator[Stage]:
 def poisoned(stage: Stage) -> str:
     """Start a worker for jobs that kill their children; return its queue."""
     queue = f"{stage.queue}-poison"
-    settings = {"worker_prefetch_multiplier": 10, "broker_transport_options": {"visibility_timeout": 300}}
-    stage.start(queue, settings=settings, concurrency=1, ready_timeout_s=READY_S)
+    # With the other workers' short visibility timeout: they give back what this one does not keep young.
+    stage.start(queue, settings={"worker_prefetch_multiplier": 10}, concurrency=1, ready_timeout_s=READY_S)
     return queue
 
 
