@@ -126,6 +126,11 @@ def _broker_url(conf: Any) -> str:
     return str(url[0] if isinstance(url, (list, tuple)) else url)
 
 
+def broker_scheme(conf: Any) -> str:
+    """Name the kind of broker that the worker's messages come from: "redis", "amqp", "sqs"."""
+    return _broker_url(conf).partition(":")[0].partition("+")[0].lower()
+
+
 def _default_spool(conf: Any) -> str:
     """Name a folder that no other user and no other project has: a steward delivers what it finds to its own store."""
     parts = (_broker_url(conf), conf.get(PREFIX + "store"), os.environ.get("DJANGO_SETTINGS_MODULE"))
@@ -204,7 +209,7 @@ def redelivery_us(conf: Any, settings: Settings) -> Micros:
     kombu in some worker that brings it, when it looks.
     """
     options = conf.get("broker_transport_options") or {}
-    scheme = _broker_url(conf).partition(":")[0]
+    scheme = broker_scheme(conf)
     default, wait = settings.redelivery_deadline, 0.0
     if scheme == "sqs":
         default = 1800.0

@@ -9,18 +9,16 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 from celery import bootsteps
 
-from . import steward
+from . import message_leases, steward
 from .exceptions import ConfigurationError
 from .news import Pipe
 from .parent import forking, listeners
 from .reception import ReceptionStep
-from .runtime import Runtime, runtime_of
-from .signals import observe_failure
+from .runtime import runtime_of
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +82,9 @@ class StewardStep(bootsteps.StartStopStep):
 
 
 class MessageLeaseStep(bootsteps.StartStopStep):
-    """Keeps the visibility timeout of messages that this worker holds from running out.
+    """Renews the leases of messages by the transport's own client, in the parent's event loop.
 
-    kombu's Redis transport gives a message to another worker when it is older than the timeout, whether or not its
-    holder lives. Renewed by the transport's own client in the parent's event loop; by a thread in the solo pool, whose
-    loop stands still while a task runs.
+    By a thread in the solo pool, whose loop stands still while a task runs.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -99,25 +95,24 @@ class MessageLeaseStep(bootsteps.StartStopStep):
         self._timers: list[Any] = []
 
     def start(self, consumer: Any) -> None:
-        """Begin to renew, where the transport has such a timeout."""
+        """Begin to renew, where the transport has a visibility timeout."""
         self._stop.clear()
-        runtime = runtime_of(consumer.app)
         self._timers.append(consumer.timer.call_repeatedly(5.0, _revive_steward, (consumer,)))
-        period = _renewal_period(consumer, runtime)
-        if period is None:
+        channel: Any = getattr(consumer.task_consumer, "channel", None)
+        renewal = message_leases.renewal_of(channel)
+        if renewal is None or not runtime_of(consumer.app).settings.message_lease:
             return
+        period = message_leases.seconds_of(channel, [queue.name for queue in consumer.task_consumer.queues]) / 3
         if "solo" in type(consumer.pool).__module__:
-            threading.Thread(
-                target=self._run, args=(consumer, period), name="celery-replay-message-lease", daemon=True
-            ).start()
+            arguments = (consumer, renewal, period)
+            threading.Thread(target=self._run, args=arguments, name="celery-replay-message-lease", daemon=True).start()
         else:
-            channel = consumer.task_consumer.channel
-            self._timers.append(consumer.timer.call_repeatedly(period, renew_messages, (channel,)))
+            self._timers.append(consumer.timer.call_repeatedly(period, message_leases.renew, (renewal, channel)))
 
-    def _run(self, consumer: Any, period: float) -> None:
+    def _run(self, consumer: Any, renewal: message_leases.Renewal, period: float) -> None:
         with consumer.app.connection_for_write() as connection:
             while not self._stop.wait(period):
-                renew_messages(consumer.task_consumer.channel, connection.default_channel)
+                message_leases.renew(renewal, consumer.task_consumer.channel, connection.default_channel)
 
     def stop(self, consumer: Any) -> None:
         """Stop renewing: what this worker still holds shall come back to others."""
@@ -127,31 +122,6 @@ class MessageLeaseStep(bootsteps.StartStopStep):
         self._timers.clear()
 
     shutdown = stop
-
-
-def _renewal_period(consumer: Any, runtime: Runtime) -> float | None:
-    channel: Any = getattr(consumer.task_consumer, "channel", None)
-    timeout = getattr(channel, "visibility_timeout", None)
-    if not runtime.settings.message_lease or timeout is None or not hasattr(channel.qos, "unacked_index_key"):
-        return None
-    return float(timeout) / 3
-
-
-def renew_messages(channel: Any, through: Any = None) -> int:
-    """Make the messages that a Redis channel holds young again; return how many.
-
-    Only those that are still held are touched (ZADD XX): one that was acknowledged or restored stays as it is.
-    """
-    try:
-        tags = list(channel.qos._delivered)
-        if not tags:
-            return 0
-        with (through or channel).conn_or_acquire() as client:
-            client.zadd(channel.unacked_index_key, dict.fromkeys(tags, time.time()), xx=True)
-    except Exception:
-        observe_failure("message_lease")
-        return 0
-    return len(tags)
 
 
 def _revive_steward(consumer: Any) -> None:

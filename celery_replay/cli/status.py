@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .. import message_leases
 from ..exceptions import ReplayError
 from ..redaction import redact_text
 from ..runtime import Runtime
@@ -16,7 +17,7 @@ ATTENTION = 1
 """The exit code where something wants a look."""
 FIELDS = (
     "healthy", "reachable", "attention", "store", "schema_version", "open_letters", "parked", "counted_up_to",
-    "parked_since", "parked_for", "leader", "leads_until",
+    "parked_since", "parked_for", "leader", "leads_until", "message_lease",
 )  # fmt: skip
 NO_LEADER = "no steward leads: nothing releases parked jobs or files lost ones; is a worker running?"
 NOT_SHARED = "this store is in the memory of one process: the jobs of others can't be seen from here"
@@ -40,6 +41,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
 
 def _glance(known: Runtime) -> fields.Fields:
     glance: fields.Fields = dict.fromkeys(FIELDS)
+    glance["message_lease"] = message_leases.describe(known.app.conf, wanted=known.settings.message_lease)
     try:
         store = known.store
         glance["store"] = store.place
@@ -75,6 +77,7 @@ def _print(glance: fields.Fields) -> None:
             "parked": _count(glance, "parked") + oldest,
             "leader": glance["leader"] or "none",
         }
+    shown["message lease"] = glance["message_lease"]
     print_record(shown)
     for sentence in glance["attention"]:
         click.echo(f"! {printable(redact_text(sentence))}")

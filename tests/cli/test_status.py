@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from celery_replay import message_leases
 from celery_replay.clock import SECOND
 from celery_replay.exceptions import StoreUnavailable
 from celery_replay.runtime import use_store
@@ -113,3 +114,19 @@ def test_every_other_command_ends_with_three_and_a_sentence_where_the_store_is_a
     assert "[store-unavailable]" in result.stderr
     assert "\x1b" not in result.stderr
     assert "hunter2" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("broker", "wanted", "says"),
+    [
+        ("redis://localhost", True, "renewed while"),
+        ("sqs://", True, "renewed while"),
+        ("redis://localhost", False, "comes twice"),
+        ("amqp://localhost", True, "not needed"),
+        ("gcpubsub://projects/shop", True, "not needed"),
+        ("sqlalchemy+sqlite:///broker", True, "does not bring"),
+        ("azurestoragequeues://", True, "not known"),
+    ],
+)
+def test_it_says_what_keeps_a_running_jobs_message_from_other_workers(broker, wanted, says):
+    assert says in message_leases.describe({"broker_url": broker}, wanted=wanted)

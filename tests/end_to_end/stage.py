@@ -61,7 +61,7 @@ class Stage:
             **(settings or {}),
         }
         self._folder = folder
-        self._workers = workers
+        self.workers = workers
         self._remotes: list[Remote] = []
         self.web = self.producer()
 
@@ -91,7 +91,7 @@ class Stage:
     ) -> WorkerProcess:
         """Start a worker; the options are those of `WorkerOptions`."""
         options["env"] = {**self.environment(settings), **options.get("env", {})}
-        return self._workers.start(APPS + app if app else self.app, queues=queues, **options)
+        return self.workers.start(APPS + app if app else self.app, queues=queues, **options)
 
     def close(self) -> None:
         """End the producers."""
@@ -100,7 +100,7 @@ class Stage:
 
     def log_tails(self) -> Iterator[tuple[str, str]]:
         """Yield a title and the last lines of each process's log."""
-        yield from self._workers.log_tails()
+        yield from self.workers.log_tails()
         for remote in self._remotes:
             yield "log of a producer", remote.process.log_tail()
 
