@@ -21,20 +21,11 @@ $(VENV)/.stamp: pyproject.toml
 	$(BIN)/python $(PIP) install --editable '.[dev]'
 	@touch $@
 
-# A module's workers serve all of its tests, so modules are what is dealt out there. One process runs the tests whose
-# worker lives in it: they count its threads and its connections.
-WORKERS := tests/end_to_end
-ALONE := tests/inprocess tests/test_support_smoke.py
 PACKAGING := tests/packaging
 
-test: venv  ## Run the tests; ARGS go to pytest, and then it is one run
-ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -q -n 2 $(addprefix --ignore=,$(WORKERS) $(ALONE) $(PACKAGING))
-	$(BIN)/python -m pytest -q $(ALONE)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 10 $(WORKERS)
-else
-	$(BIN)/python -m pytest $(ARGS)
-endif
+# Tests with workers mostly wait: two processes a core keep it busy. The tests' conftest says what stays together.
+test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --dist loadgroup --durations 10 --ignore=$(PACKAGING))
 
 test-versions: venv  ## Run the tests on every supported Celery and Django; ARGS="-k celery55" chooses
 	$(BIN)/nox $(ARGS)
