@@ -5,7 +5,6 @@ In pools that fork, the parent keeps no thread and no socket of ours.
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 import threading
@@ -15,12 +14,13 @@ from celery import bootsteps
 
 from . import message_leases, steward
 from .exceptions import ConfigurationError
+from .logs import logger_of
 from .news import Pipe
 from .parent import forking, listeners
 from .reception import ReceptionStep
 from .runtime import runtime_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class StewardStep(bootsteps.StartStopStep):

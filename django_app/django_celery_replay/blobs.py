@@ -21,11 +21,11 @@ _BATCH = 500
 
 
 def of(chunks: Iterable[Chunk]) -> list[tuple[list[Any], list[Any]]]:
-    """Return the rows of events' large values, each with the row that says which trace has it."""
+    """Return the rows of large values, each with the row that says which trace has it, in an order to lock in."""
     found = {(reference, chunk.trace_id): body for chunk in chunks for reference, body in chunk.blobs}
     return [
         ([token(reference), body], [token(f"{reference}:{trace_id}"), token(reference), token(trace_id)])
-        for (reference, trace_id), body in found.items()
+        for (reference, trace_id), body in sorted(found.items())
     ]
 
 
@@ -44,7 +44,7 @@ def drop(link: Link, statements: Statements, trace_id: str, references: Collecti
     for batch in _batches(sorted(map(token, references))):
         which = f"reference IN ({statements.marks(len(batch))})"
         link.change(f"DELETE FROM {USES} WHERE trace_id = {mark} AND {which}", [token(trace_id), *batch])
-        _drop_unused(link, which, batch)
+        _drop_unused(link, statements, which, batch)
 
 
 def forget(link: Link, statements: Statements, traces: Sequence[str]) -> None:
@@ -55,10 +55,12 @@ def forget(link: Link, statements: Statements, traces: Sequence[str]) -> None:
         if found:
             link.change(f"DELETE FROM {USES} WHERE {gone}", batch)
         for references in _batches([row[0] for row in found]):
-            _drop_unused(link, f"reference IN ({statements.marks(len(references))})", references)
+            _drop_unused(link, statements, f"reference IN ({statements.marks(len(references))})", references)
 
 
-def _drop_unused(link: Link, which: str, references: Sequence[str]) -> None:
+def _drop_unused(link: Link, statements: Statements, which: str, references: Sequence[str]) -> None:
+    # Locked by a statement of its own: the next one sees who came while this one waited. Who comes later waits in turn.
+    link.rows(f"SELECT reference FROM {BLOBS} WHERE {which} ORDER BY reference{statements.dialect.lock}", references)
     used = f"SELECT 1 FROM {USES} WHERE {USES}.reference = {BLOBS}.reference"
     link.change(f"DELETE FROM {BLOBS} WHERE {which} AND NOT EXISTS ({used})", [*references])
 

@@ -180,7 +180,8 @@ class Shortcuts:
         chunk, step = self._beside(CHUNKS), self._beside(STEPS)
         blob, use = (
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT {self._sql.marks(len(columns))} FROM work"
-            " ON CONFLICT DO NOTHING"
+            # Writing it again locks it: whoever gives it up has to see that it is used.
+            + self._sql.dialect.upsert(columns[0], columns)
             for table, columns in ((BLOBS, BLOB_COLUMNS), (USES, USE_COLUMNS))
         )
         many = (("chunk", chunk, chunks), ("blob", blob, blobs), ("use", use, blobs), ("step", step, steps))

@@ -147,3 +147,29 @@ def test_of_many_processes_one_runs_each_key(store: DjangoStore, database_url: s
     assert runs == dict.fromkeys(range(20), 1)
     assert {verdict for _, verdict in found} <= {"run", "parked", "first_result"}
     assert store.job("before") is not None
+
+
+@pytest.mark.parametrize("written_by", ["close", "flush"])
+def test_a_large_value_that_one_trace_gives_up_stays_for_another_that_comes(
+    store: DjangoStore, written_by: str
+) -> None:
+    value = (("large", b"x"),)
+    for number in range(60):
+        old, new = ask(f"old{number}"), ask(f"new{number}")
+        store.open(old)
+        store.flush(chunks=[chunk(old, blobs=value)])
+        job = store.open(new).facts.job
+
+        def write(new: Any = new, job: Any = job) -> None:
+            if written_by == "close":
+                store.close(job, ending(new, result="1"), [chunk(new, blobs=value)])
+            else:
+                store.flush(chunks=[chunk(new, blobs=value)])
+
+        def give_up(old: Any = old) -> None:
+            store._atomically(lambda unit: unit.drop_blobs(old.trace_id, ["large"]))
+
+        at_once(2, lambda n, both=(write, give_up): both[n]())
+        assert store.blob("large") == b"x"
+        store._atomically(lambda unit, new=new: unit.drop_blobs(new.trace_id, ["large"]))
+        assert store.blob("large") is None
