@@ -2,13 +2,15 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO_VENV ?= .venv-demo
 ARGS ?=
+ROUNDS ?= 20
+SEED ?= 1
 
 BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check --no-input
 CODE := celery_replay django_app example_project benchmarks tests docs noxfile.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-versions fmt fmt-check lint types layers migrations check bench scale demo demo-web docs wheel clean
+.PHONY: help venv test chaos test-versions fmt fmt-check lint types layers migrations check bench scale demo demo-web docs wheel clean
 
 help:  ## Show the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -26,6 +28,9 @@ PACKAGING := tests/packaging
 # Tests with workers mostly wait: two processes a core keep it busy. The tests' conftest says what stays together.
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --dist loadgroup --durations 10 --ignore=$(PACKAGING))
+
+chaos: venv  ## Beat workers, broker and store by chance: ROUNDS=20, from SEED=1 on; one that failed can be run again
+	REPLAY_CHAOS_ROUNDS=$(ROUNDS) REPLAY_CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -q tests/end_to_end/test_chaos.py $(ARGS)
 
 test-versions: venv  ## Run the tests on every supported Celery and Django; ARGS="-k celery55" chooses
 	$(BIN)/nox $(ARGS)
