@@ -53,11 +53,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep modules together whose workers serve all of their tests; all others are dealt out one by one."""
-    for item in items:
-        if item.path.parent.name in ("end_to_end", "inprocess"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    together = [item for item in items if item.path.parent.name in ("end_to_end", "inprocess")]
+    for item in together:
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    if getattr(config.option, "loadgroup", False):
+        # Those that take longest begin first, and small ones fill the rest.
+        chosen = set(together)
+        items[:] = [*together, *(item for item in items if item not in chosen)]
 
 
 @pytest.hookimpl(wrapper=True)
