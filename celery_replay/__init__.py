@@ -20,6 +20,7 @@ from .exceptions import (
     StoreError,
     StoreUnavailable,
     UnknownOutcome,
+    VersionConflict,
 )
 from .extension import install, uninstall
 from .states import Category, Outcome
@@ -60,4 +61,5 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "UnknownOutcome",
+    "VersionConflict",
 ]

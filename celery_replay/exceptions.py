@@ -7,6 +7,7 @@ ReplayError
 │   └── SchemaMismatch        the store was written by another version
 ├── OwnershipLost             this attempt no longer owns its job
 │   └── FenceRefused          the target has seen a newer owner
+├── VersionConflict           somebody else changed the row since it was read
 ├── StepError                 a step was used in a way that can't be made safe
 ├── TriageRefused             a decision about a dead letter can't be taken now
 └── JobError                  ends a job through Celery's tracer
@@ -77,6 +78,12 @@ class FenceRefused(OwnershipLost):
     """The target has seen a newer owner of this job and refused this write; let the error pass."""
 
     id = "fence-refused"
+
+
+class VersionConflict(ReplayError):
+    """Somebody else changed the row since it was read; read it again and decide anew, or let the task retry."""
+
+    id = "version-conflict"
 
 
 class StepError(ReplayError):

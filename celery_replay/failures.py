@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, TracebackType
 
-from .exceptions import KeyConflict, RolledBack, UnknownOutcome
+from .exceptions import KeyConflict, RolledBack, UnknownOutcome, VersionConflict
 from .records import Failure
 from .redaction import kept_text, redact_text
 from .serialization import TEXT_LIMIT, safe_text
@@ -19,6 +19,7 @@ from .tracebacks import name_of, raised_at
 _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
     (UnknownOutcome, Category.UNKNOWN_OUTCOME),
     (KeyConflict, Category.VALIDATION),
+    (VersionConflict, Category.CONCURRENCY),
 )
 _UNKNOWN: tuple[type[BaseException], ...] = (
     UnknownOutcome,

@@ -314,7 +314,7 @@ class Reason(Word):
 
 
 class Category(Word):
-    """Failure categories. What no rule tells apart is unclassified; so far there are rules for three of them."""
+    """Failure categories. What no rule tells apart is unclassified; so far there are rules for four of them."""
 
     TRANSIENT = "transient"
     """It may go away by itself."""
@@ -323,7 +323,7 @@ class Category(Word):
     DEPENDENCY = "dependency"
     """Something that it needs is away."""
     CONCURRENCY = "concurrency"
-    """Somebody else changed the same thing."""
+    """Somebody else changed the same thing. Given to version conflicts."""
     VALIDATION = "validation"
     """The payload is wrong. Given to a key that came with another payload."""
     PERMANENT = "permanent"

@@ -9,14 +9,25 @@ if TYPE_CHECKING:
     from .markers import marked
     from .rollbacks import watch_rollbacks
     from .task import ReplayTask
+    from .updates import fenced_update, versioned_update
 
-__all__ = ["ReplayTask", "fenced", "marked", "register_fence", "watch_rollbacks"]
+__all__ = [
+    "ReplayTask",
+    "fenced",
+    "fenced_update",
+    "marked",
+    "register_fence",
+    "versioned_update",
+    "watch_rollbacks",
+]
 
 _HOMES = {
     "ReplayTask": "task",
     "fenced": "fencing",
+    "fenced_update": "updates",
     "marked": "markers",
     "register_fence": "fencing",
+    "versioned_update": "updates",
     "watch_rollbacks": "rollbacks",
 }
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from celery_replay.exceptions import FenceRefused
+from celery_replay.guards import refusal
 
 from .guarding import execute, guarded
 from .models import Fence
@@ -35,10 +35,13 @@ def register_fence(using: str, name: str, token: int) -> None:
     Raises:
         FenceRefused: a newer token is registered.
     """
-    connection = connections[using]
+    _register_or_refuse(connections[using], name, token)
+
+
+def _register_or_refuse(connection: BaseDatabaseWrapper, name: str, token: int) -> None:
     accepted = _register_mysql if connection.vendor == "mysql" else _register
     if not accepted(connection, token_text(name), token):
-        raise FenceRefused(f"{name!r} in database {using!r} has seen a newer owner than token {token}")
+        raise refusal(name, f"database {connection.alias!r}", token)
 
 
 def _register(connection: BaseDatabaseWrapper, name: str, token: int) -> bool:
@@ -47,7 +50,8 @@ def _register(connection: BaseDatabaseWrapper, name: str, token: int) -> bool:
 
 
 def _register_mysql(connection: BaseDatabaseWrapper, name: str, token: int) -> bool:
-    # Its rowcount does not tell an update from none; the row is locked by now, so a look is safe.
+    # Its rowcount does not tell an update from none. The row is locked by now, so a look is safe; but one that does not
+    # lock would be answered from the snapshot of a transaction that has read before.
     execute(connection, _MYSQL, [name, token])
     _, found = execute(connection, f"SELECT token FROM {_TABLE} WHERE name = %s FOR UPDATE", [name])
     return bool(found and found[0] == token)
@@ -60,6 +64,5 @@ def fenced(using: str, name: str, token: int) -> Iterator[None]:
     Raises:
         FenceRefused: the database has seen a newer token.
     """
-    with guarded(using):
-        register_fence(using, name, token)
+    with guarded(using, lambda connection: _register_or_refuse(connection, name, token)):
         yield

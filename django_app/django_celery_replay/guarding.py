@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celery_replay.exceptions import ConfigurationError
 
+from .troubles import is_ended_by_another
+
+T = TypeVar("T")
+
 _MISSING = ("no such table", "does not exist", "doesn't exist")
+_TRIES = 25
+"""How often a transaction is begun. Each time but the last, somebody else's has gone through."""
 
 
 @contextmanager
-def guarded(using: str) -> Iterator[BaseDatabaseWrapper]:
+def guarded(using: str, first: Callable[[BaseDatabaseWrapper], T]) -> Iterator[T]:
     """Begin a transaction on a business database.
+
+    Where it meets another one at its first statement, the database may end it instead of letting it wait: PostgreSQL
+    from REPEATABLE READ on, as its snapshot is older than what it waited for; MariaDB by a deadlock of those who
+    waited for a row that nobody made. Nothing was done by then, so it is begun anew. Inside of an open transaction that
+    is not for us to do, and the database's error is raised.
+
+    Args:
+        first: its first statement.
 
     Raises:
         ConfigurationError: there is no such database.
     """
     if using not in connections.settings:
         raise ConfigurationError(f"`atomic` or `fenced` names the database {using!r}, which is not in DATABASES")
-    with transaction.atomic(using=using):
-        yield connections[using]
+    with ExitStack() as stack:
+        yield _begin(stack, using, first)
+
+
+def _begin(stack: ExitStack, using: str, first: Callable[[BaseDatabaseWrapper], T]) -> T:
+    tries = 1 if connections[using].in_atomic_block else _TRIES
+    while True:
+        tries -= 1
+        try:
+            with ExitStack() as begun:
+                begun.enter_context(transaction.atomic(using=using))
+                found = first(connections[using])
+                stack.push(begun.pop_all())
+                return found
+        except OperationalError as error:
+            if not tries or not is_ended_by_another(error):
+                raise
 
 
 def execute(connection: BaseDatabaseWrapper, sql: str, values: Sequence[Any]) -> tuple[int, Any]:

@@ -21,6 +21,7 @@ _NEW = {
 }
 _NEW_ELSEWHERE = f"{_INSERT} ON CONFLICT DO NOTHING"
 _LOOK = f"SELECT nonce, result FROM {_TABLE} WHERE identity = %s"
+_LOOK_AND_LOCK = f"{_LOOK} FOR UPDATE"
 _COMPLETE = f"UPDATE {_TABLE} SET result = %s WHERE identity = %s"
 _ERASE = f"UPDATE {_TABLE} SET result = NULL WHERE identity = %s"
 
@@ -42,10 +43,19 @@ class Marker:
         Raises:
             RolledBack: the transaction was marked for rollback while the body went on.
         """
-        _refuse_doomed(self._connection)
+        self.refuse_doomed()
         self.result = result
         if result is not None:
             execute(self._connection, _COMPLETE, [stored(result), self._identity])
+
+    def refuse_doomed(self) -> None:
+        """See that the transaction can still be committed.
+
+        Raises:
+            RolledBack: it can't.
+        """
+        if self._connection.needs_rollback or is_aborted(self._connection):
+            raise RolledBack
 
 
 @contextmanager
@@ -64,30 +74,23 @@ def marked(using: str, identity: str, nonce: str) -> Iterator[Marker]:
         RolledBack: the transaction was marked for rollback while the body went on.
     """
     identity = token(identity)
-    with guarded(using) as connection:
-        if _insert(connection, identity, nonce):
-            marker = Marker(connection, identity, done=False, result=None)
-        else:
-            _, found = execute(connection, _LOOK, [identity])
-            result = found[1] if found else None
-            marker = Marker(connection, identity, done=True, result=None if result is None else restored(result))
+    with guarded(using, lambda connection: _mark(connection, identity, nonce)) as marker:
         yield marker
-        _refuse_doomed(connection)
+        marker.refuse_doomed()
 
 
-def _insert(connection: BaseDatabaseWrapper, identity: str, nonce: str) -> bool:
+def _mark(connection: BaseDatabaseWrapper, identity: str, nonce: str) -> Marker:
     values = [identity, token(nonce), wall()]
     touched, _ = execute(connection, _NEW.get(connection.vendor, _NEW_ELSEWHERE), values)
-    if connection.vendor != "mysql":
-        return touched == 1
-    # Its rowcount does not tell an insert from none.
-    _, found = execute(connection, f"{_LOOK} FOR UPDATE", [identity])
-    return bool(found and found[0] == values[1])
-
-
-def _refuse_doomed(connection: BaseDatabaseWrapper) -> None:
-    if connection.needs_rollback or is_aborted(connection):
-        raise RolledBack
+    is_mysql = connection.vendor == "mysql"
+    if touched == 1 and not is_mysql:
+        return Marker(connection, identity, done=False, result=None)
+    # MySQL's rowcount does not tell an insert from none, and its plain SELECT may be answered from an older snapshot.
+    _, found = execute(connection, _LOOK_AND_LOCK if is_mysql else _LOOK, [identity])
+    if found and found[0] == values[1]:
+        return Marker(connection, identity, done=False, result=None)
+    result = found[1] if found else None
+    return Marker(connection, identity, done=True, result=None if result is None else restored(result))
 
 
 def is_aborted(connection: BaseDatabaseWrapper) -> bool:
@@ -103,8 +106,8 @@ def erase(using: str, identity: str) -> None:
     Raises:
         ConfigurationError: there is no such database, or our tables are not in it.
     """
-    with guarded(using) as connection:
-        execute(connection, _ERASE, [token(identity)])
+    with guarded(using, lambda connection: execute(connection, _ERASE, [token(identity)])):
+        pass
 
 
 def forget(using: str, before: Micros, limit: int = 1000) -> int:

@@ -66,3 +66,35 @@ def sqlite(database: Any, error: Exception) -> Trouble:
 def _by_class(database: Any, error: Exception) -> Trouble:
     away = (database.OperationalError, database.InterfaceError)
     return Trouble.LOST if isinstance(error, away) else Trouble.REFUSED
+
+
+_STALE = {"40001", 1020}
+_ENDED = {*_STALE, "40P01", 1213}
+
+
+def is_ended_by_another(error: Exception) -> bool:
+    """Did two transactions meet, and the database end this one? It may go well when it is begun anew.
+
+    Args:
+        error: as Django raises it, around the driver's own.
+    """
+    return _code(error) in _ENDED
+
+
+def is_stale(error: Exception) -> bool:
+    """Was a row changed since this transaction's snapshot, as the database itself sees it?
+
+    Args:
+        error: as Django raises it.
+    """
+    return _code(error) in _STALE
+
+
+def _code(error: Exception) -> str | int | None:
+    cause = error.__cause__
+    number = cause.args[0] if cause is not None and cause.args else None
+    if isinstance(number, int):
+        # MySQL's own number; its SQLSTATE is of a whole class.
+        return number
+    state: str | None = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return state

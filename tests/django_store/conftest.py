@@ -15,6 +15,21 @@ from django_celery_replay.results import DatabaseBackend
 from django_celery_replay.store import DjangoStore
 from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
 
+LEVELS: dict[str, dict[str, dict[str, Any]]] = {
+    "sqlite": {"serializable": {}},
+    "postgresql": {
+        level: {"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
+        for level in ("read committed", "repeatable read", "serializable")
+    },
+    "mariadb": {
+        **{level: {"isolation_level": level} for level in ("read committed", "repeatable read", "serializable")},
+        # What newer servers do by default.
+        "snapshot": {
+            "isolation_level": "repeatable read",
+            "init_command": "SET SESSION innodb_snapshot_isolation = ON",
+        },
+    },
+}
 VENDORS = {"sqlite": "sqlite_url", "postgresql": "postgres_dsn", "mariadb": "mariadb_url"}
 
 
@@ -69,6 +84,21 @@ def postgres_business(postgres_dsn: str) -> Iterator[str]:
     empty_tables(alias)
     yield alias
     connections[alias].close()
+
+
+@pytest.fixture(params=[(vendor, level) for vendor, levels in LEVELS.items() for level in levels], ids=" ".join)
+def leveled(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Lend the alias of a business database with empty guard tables, at each isolation level."""
+    vendor, level = request.param
+    plain = database_alias(request.getfixturevalue(VENDORS[vendor]))
+    empty_tables(plain)
+    alias = f"{plain}_{level.replace(' ', '_')}"
+    entry = {**connections.settings[plain], "OPTIONS": LEVELS[vendor][level]}
+    connections.settings[alias] = entry
+    yield alias
+    connections[alias].close()
+    del connections[alias]
+    del connections.settings[alias]
 
 
 class _Everything:

@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as StillWaitingError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connections, transaction
 
 from celery_replay.clock import new_id, wall
-from celery_replay.exceptions import ConfigurationError, FenceRefused, RolledBack
+from celery_replay.exceptions import ConfigurationError, RolledBack
 from django_celery_replay import fenced, marked, register_fence
 from django_celery_replay.markers import erase, forget
 from django_celery_replay.models import Fence, Marker
-
-
-class Client:
-    """A thread with a database connection of its own, told what to do step by step."""
-
-    def __init__(self, alias: str) -> None:
-        self.alias = alias
-        self._pool = ThreadPoolExecutor(1)
-
-    def do(self, what: Callable[[], Any]) -> Future[Any]:
-        return self._pool.submit(what)
-
-    def _close(self) -> None:
-        connections[self.alias].close()
-
-    def end(self) -> None:
-        # A thread's connection is its own: it has to be looked up there.
-        self.do(self._close).result(10)
-        self._pool.shutdown()
-
-
-@contextmanager
-def clients(alias: str, count: int) -> Iterator[list[Client]]:
-    made = [Client(alias) for _ in range(count)]
-    try:
-        yield made
-    finally:
-        for client in made:
-            client.end()
-
-
-def write(alias: str, name: str, token: int, inside: Callable[[], Any] = int, mark: str = "") -> str:
-    try:
-        with fenced(alias, name, token):
-            inside()
-            Marker.objects.using(alias).create(identity=mark or f"{name}-{token}", nonce="n", marked_at=wall())
-    except FenceRefused:
-        return "refused"
-    return "written"
+from tests.django_store.guarded import effects, run, write
 
 
 def test_a_newer_token_refuses_older_ones(business: str) -> None:
@@ -93,58 +51,6 @@ def test_hostile_names_are_fenced_apart(business: str) -> None:
         assert write(business, name, 1) == "refused"
 
 
-def test_a_zombie_waits_for_the_new_owners_commit_and_is_refused(business: str) -> None:
-    """The old owner comes in the middle of the new owner's transaction; a third one after both."""
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert go_on.wait(10)
-
-    with clients(business, 3) as (new, old, later):
-        first = new.do(lambda: write(business, "order", 2, hold))
-        assert inside.wait(10)
-        second = old.do(lambda: write(business, "order", 1))
-        with pytest.raises(StillWaitingError):
-            second.result(0.2)
-        go_on.set()
-        assert first.result(10) == "written"
-        assert second.result(10) == "refused"
-        assert later.do(lambda: write(business, "order", 1)).result(10) == "refused"
-
-
-def test_an_old_owner_in_the_middle_of_its_write_ends_it_before_the_new_one_begins(business: str) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert go_on.wait(10)
-
-    with clients(business, 2) as (old, new):
-        first = old.do(lambda: write(business, "order", 1, hold))
-        assert inside.wait(10)
-        second = new.do(lambda: write(business, "order", 2))
-        with pytest.raises(StillWaitingError):
-            second.result(0.2)
-        go_on.set()
-        assert (first.result(10), second.result(10)) == ("written", "written")
-        assert list(Marker.objects.using(business).values_list("identity", flat=True)) == ["order-1", "order-2"]
-
-
-def run(alias: str, identity: str, nonce: str, result: str | None = '"done"', hold: Callable[[], Any] = int) -> Any:
-    with marked(alias, identity, nonce) as marker:
-        if marker.done:
-            return ("found", marker.result)
-        Fence.objects.using(alias).create(name=f"effect of {nonce}", token=1)
-        hold()
-        marker.complete(result)
-    return ("did", result)
-
-
-def effects(alias: str) -> list[str]:
-    return sorted(Fence.objects.using(alias).values_list("name", flat=True))
-
-
 def test_an_effect_is_done_once_and_its_result_kept(business: str) -> None:
     assert run(business, "job", "a") == ("did", '"done"')
     assert run(business, "job", "b") == ("found", '"done"')
@@ -164,44 +70,6 @@ def test_a_failed_effect_leaves_no_marker(business: str) -> None:
     with pytest.raises(ValueError, match="no"):
         run(business, "job", "a", hold=fail)
     assert run(business, "job", "b") == ("did", '"done"')
-
-
-def test_a_second_transaction_waits_for_the_first_and_finds_its_effect(business: str) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert go_on.wait(10)
-
-    with clients(business, 2) as (one, two):
-        first = one.do(lambda: run(business, "job", "a", hold=hold))
-        assert inside.wait(10)
-        second = two.do(lambda: run(business, "job", "b"))
-        with pytest.raises(StillWaitingError):
-            second.result(0.2)
-        go_on.set()
-        assert first.result(10) == ("did", '"done"')
-        assert second.result(10) == ("found", '"done"')
-    assert effects(business) == ["effect of a"]
-
-
-def test_a_second_transaction_does_the_effect_where_the_first_fails(business: str) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert go_on.wait(10)
-        raise ValueError("no")
-
-    with clients(business, 2) as (one, two):
-        first = one.do(lambda: run(business, "job", "a", hold=hold))
-        assert inside.wait(10)
-        second = two.do(lambda: run(business, "job", "b"))
-        go_on.set()
-        with pytest.raises(ValueError, match="no"):
-            first.result(10)
-        assert second.result(10) == ("did", '"done"')
-    assert effects(business) == ["effect of b"]
 
 
 @pytest.mark.parametrize("complete", [True, False])

@@ -32,6 +32,7 @@ IDS = {
     "StoreUnavailable": "store-unavailable",
     "TriageRefused": "triage-refused",
     "UnknownOutcome": "unknown-outcome",
+    "VersionConflict": "version-conflict",
 }
 
 

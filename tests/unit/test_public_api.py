@@ -30,6 +30,7 @@ FROZEN = [
     "StoreError",
     "StoreUnavailable",
     "UnknownOutcome",
+    "VersionConflict",
     "current_attempt",
     "install",
     "record",

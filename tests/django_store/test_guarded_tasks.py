@@ -1,0 +1,100 @@
+"""Tasks whose effects are guarded in Django's databases, run as attempts in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_replay.exceptions import FenceRefused, VersionConflict
+from celery_replay.records import Event, Job
+from celery_replay.runtime import runtime_of
+from celery_replay.states import Category, Outcome
+from celery_replay.trace import timeline
+from django_celery_replay import fenced_update, register_fence, versioned_update
+from django_celery_replay.models import Fence
+
+
+class Shop:
+    """An app that runs its tasks at once, with a store in memory."""
+
+    def __init__(self) -> None:
+        self.app = Celery("shop", task_cls="django_celery_replay:ReplayTask", set_as_current=False)
+        self.app.conf.update(task_always_eager=True, replay_eager="record", replay_store="memory://")
+
+    def task(self, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+        return self.app.task(shared=False, bind=True, **options)
+
+    @property
+    def store(self) -> Any:
+        return runtime_of(self.app).store
+
+    def job(self) -> Job:
+        """Return the job that was there last."""
+        return max(self.store.find_jobs(), key=lambda job: job.started_at)  # type: ignore[no-any-return]
+
+    def events(self) -> dict[str, Event]:
+        """Return the events of the last job, by name."""
+        runtime_of(self.app).heartbeat.drain()
+        return {event.name: event for event in timeline(self.store, self.job().trace_id)}
+
+    def letter(self) -> Any:
+        return self.store.letter(self.job().submission)
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    shop = Shop()
+    yield shop
+    runtime_of(shop.app).heartbeat.drain()
+
+
+def test_a_refused_fence_ends_the_attempt_and_is_told_in_its_trace(shop: Shop, business: str) -> None:
+    left = []
+
+    @shop.task(fenced=business)
+    def ship(self: Any) -> None:
+        register_fence(business, self.attempt.identity, self.attempt.fence + 1)
+        with self.attempt.fenced():
+            left.append("never")
+
+    ship.delay()
+    assert left == []
+    told = shop.events()["fence_refused"]
+    assert told.status == "fail"
+    assert told.attributes["target"] == f"database {business!r}"
+    assert "lease_lost" in shop.events()
+    assert shop.job().status is not Outcome.SUCCEEDED
+    assert shop.letter() is None
+
+
+def test_a_body_that_swallows_the_refusal_has_no_further_side_effect(shop: Shop, business: str) -> None:
+    left = []
+
+    @shop.task()
+    def ship(self: Any) -> None:
+        Fence.objects.using(business).create(name="order", token=self.attempt.fence + 1)
+        with pytest.raises(FenceRefused):
+            fenced_update(Fence.objects.using(business).filter(name="order"), "token", self.attempt.fence)
+        self.attempt.check()
+        left.append("never")
+
+    ship.delay()
+    assert left == []
+
+
+def test_a_lost_race_is_a_conflict_in_the_trace_and_in_the_letter(shop: Shop, business: str) -> None:
+    row = Fence.objects.using(business).create(name="order", token=3)
+
+    @shop.task()
+    def ship(self: Any) -> None:
+        versioned_update(row, version_field="token", expected=2)
+
+    with pytest.raises(VersionConflict):
+        ship.apply().get()
+    told = shop.events()["optimistic_conflict"]
+    expected = {"row": "django_celery_replay.Fence order", "expected": 2, "found": 3}
+    assert (told.resource_version, told.attributes) == ("2", expected)
+    assert shop.letter().category is Category.CONCURRENCY
