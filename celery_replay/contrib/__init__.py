@@ -1,0 +1,1 @@
+"""Adapters to what tasks work with, each to be imported by whoever has the library."""
