@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from celery._state import _task_stack
@@ -16,7 +17,7 @@ from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
 from .clock import SECOND, Micros, moment, new_id
 from .endings import by_its_own_hand, led_to, reason_of
-from .exceptions import OwnershipLost, StoreUnavailable
+from .exceptions import OwnershipLost, StepError, StoreUnavailable
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
@@ -25,7 +26,7 @@ from .older_celery import ignores_result
 from .policy import TaskPolicy
 from .records import Chunk, Failure, Job, Row, StepRecord
 from .redaction import redact_text
-from .runtime import Runtime
+from .runtime import Runtime, is_serving
 from .serialization import digest, result_json, safe_text
 from .states import Capture, Outcome, Reason
 from .stores.base import Pulse
@@ -52,6 +53,7 @@ class Attempt:
         self.args = args
         self.kwargs = kwargs
         self.nonce = new_id()
+        self.is_eager = bool(request.is_eager)
         self.worker = request.hostname or runtime.hostname
         self.stamp = runtime.stamp(task.name, vars(request), self.worker)
         # Not a method: the recorder would refer to its attempt, and both stay until the garbage collector comes.
@@ -84,7 +86,10 @@ class Attempt:
         self._stepping = threading.Lock()
         self._steps: list[StepRecord] = []
         self._known_steps: dict[str, StepRecord] = {}
+        self.outputs: dict[str, Any] = {}
+        """What steps of this attempt gave, by their keys, where it could not be written down."""
         self._occurrences: dict[str, int] = {}
+        self._doing: dict[str, threading.RLock] = {}
         self.recorder = Recorder(
             self.stamp.trace_id,
             self.nonce,
@@ -390,8 +395,14 @@ class Attempt:
 
     def occurrence(self, base: str) -> int:
         """Count the calls of a step with the same arguments: it tells them apart, in whatever order they come."""
-        self._occurrences[base] = self._occurrences.get(base, 0) + 1
-        return self._occurrences[base]
+        with self._stepping:
+            self._occurrences[base] = self._occurrences.get(base, 0) + 1
+            return self._occurrences[base]
+
+    def doing(self, key: str) -> AbstractContextManager[Any]:
+        """Let one thread of the body do a step at a time; whoever waited finds what it gave."""
+        with self._stepping:
+            return self._doing.setdefault(key, threading.RLock())
 
     # Details
 
@@ -466,13 +477,44 @@ class Attempt:
             self.recorder.record("dead_lettered")
 
 
+_carried: ContextVar[Attempt | None] = ContextVar("celery_replay_attempt", default=None)
+"""For threads of a body that were given its context."""
+
+
+@contextmanager
+def carried(attempt: Attempt) -> Iterator[None]:
+    """Let the context know the attempt, so that a copy of it in another thread does."""
+    token = _carried.set(attempt)
+    try:
+        yield
+    finally:
+        _carried.reset(token)
+
+
 def current_attempt() -> Attempt | None:
-    """Return the attempt that runs in this thread or greenlet, also from within tasks that it calls as functions."""
+    """Return the attempt that runs here, also from within tasks that it calls as functions.
+
+    Here is its thread or greenlet, coroutines that run in it, and other threads that run in a copy of its context:
+    those of `asyncio.to_thread()`, of asgiref's `async_to_sync()`, or of `contextvars.copy_context().run()`.
+    """
     for task in reversed(_task_stack.stack or ()):
         found: Attempt | None = vars(task.request).get("replay_attempt")
         if found is not None:
             return found
-    return None
+    return _carried.get()
+
+
+def refuse_strays(step: str) -> None:
+    """Refuse a side effect in a thread that was started by a body, and does not know it.
+
+    Raises:
+        StepError: no task is known here, though this process runs jobs.
+    """
+    if not _task_stack.stack and is_serving():
+        raise StepError(
+            f"step {step}: this thread does not know which job it works for, so nothing would keep the step from being "
+            "done twice; start it by contextvars.copy_context().run, as in pool.submit(copy_context().run, function)"
+        )
 
 
 def record(name: str, /, **attributes: Any) -> None:

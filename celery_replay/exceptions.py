@@ -9,6 +9,7 @@ ReplayError
 │   └── FenceRefused          the target has seen a newer owner
 ├── VersionConflict           somebody else changed the row since it was read
 ├── StepError                 a step was used in a way that can't be made safe
+│   └── StepWrites            a step with a side effect wrote to the database
 ├── TriageRefused             a decision about a dead letter can't be taken now
 └── JobError                  ends a job through Celery's tracer
     ├── KeyConflict           same key, another payload
@@ -90,6 +91,12 @@ class StepError(ReplayError):
     """A step was used in a way that can't be made safe; give it a `key=`."""
 
     id = "step"
+
+
+class StepWrites(StepError):
+    """A step with a side effect wrote to the database, which may roll that back; write in the body, behind it."""
+
+    id = "step-writes"
 
 
 class TriageRefused(ReplayError):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, TracebackType
 
-from .exceptions import KeyConflict, RolledBack, UnknownOutcome, VersionConflict
+from .exceptions import KeyConflict, RolledBack, StepWrites, UnknownOutcome, VersionConflict
 from .records import Failure
 from .redaction import kept_text, redact_text
 from .serialization import TEXT_LIMIT, safe_text
@@ -23,6 +23,7 @@ _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
 )
 _UNKNOWN: tuple[type[BaseException], ...] = (
     UnknownOutcome,
+    StepWrites,
     TimeoutError,
     ConnectionResetError,
     ConnectionAbortedError,
@@ -111,8 +112,8 @@ def failure_json(failure: Failure) -> str:
 def leaves_outcome_unknown(error: BaseException) -> bool:
     """May a side effect have happened although its call raised this?
 
-    Time-outs after sending, connections that broke, and anything that cut the call off from outside; also where they
-    are an error's cause. A refused connection or an error answer says that nothing happened.
+    Time-outs after sending, connections that broke, and anything that cut the call off from outside, as a refused write
+    does; also where they are an error's cause. A refused connection or an error answer says that nothing happened.
     """
     return any(_cuts_off(link) for link in _links(error))
 

@@ -19,6 +19,8 @@ class Beating(Protocol):
     """An attempt, as the heartbeat sees it."""
 
     pulse: Pulse
+    is_eager: bool
+    """It was called in this process, and not delivered to it."""
 
     def take(self) -> tuple[list[Chunk], list[StepRecord]]:
         """Hand over buffered events and settled steps."""
@@ -82,6 +84,10 @@ class Heartbeat:
         if writing:
             with self._flushing:
                 pass
+
+    def is_serving(self) -> bool:
+        """Does a job run in this process that was delivered to it?"""
+        return any(not attempt.is_eager for attempt in list(self._attempts.values()))
 
     def advanced(self, submission: str) -> None:
         """Note, at the next flush, that a submission's canvas was sent on."""

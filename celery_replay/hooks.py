@@ -27,6 +27,7 @@ def check(task_name: str, option: str, hook: Any, signature: inspect.Signature |
     Raises:
         ConfigurationError: it does; the message names what.
     """
+    refuse_async(f"task {task_name}", option, hook)
     parameters = _parameters(hook) if callable(hook) and signature is not None else None
     if parameters is None or signature is None:
         return
@@ -38,6 +39,25 @@ def check(task_name: str, option: str, hook: Any, signature: inspect.Signature |
             f"task {task_name}: {option}= wants {unknown}, which is no parameter of the task ({known}); it gets those "
             "arguments of the task that it names"
         )
+
+
+def refuse_async(whose: str, option: str, hook: Any) -> None:
+    """See that a hook has run when it returns: a coroutine would be taken for its answer.
+
+    Raises:
+        ConfigurationError: it is `async def`, or a generator.
+    """
+    if runs_later(hook):
+        raise ConfigurationError(
+            f"{whose}: {option}= returns before it has run, as async functions and generators do; give it a plain "
+            "function that runs it to its end, such as by asyncio.run()"
+        )
+
+
+def runs_later(function: Any) -> bool:
+    """Does a function return before it has run?"""
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return any(is_kind(function) for is_kind in kinds)
 
 
 def by_name(hook: Callable[..., Any], signature: inspect.Signature | None) -> Callable[[Mapping[str, Any]], Any]:

@@ -140,6 +140,11 @@ def check_options(cls: Any) -> None:
     options = {option: getattr(cls, option, None) for option in OPTIONS}
     _warn_of_near_misses(name, vars(cls))
     _check(name, options)
+    if inspect.iscoroutinefunction(cls.run) or inspect.isasyncgenfunction(cls.run):
+        raise ConfigurationError(
+            f"task {name}: its body is async def, and would be recorded as done before it has run; make it a plain "
+            "function that calls asyncio.run() or asgiref's async_to_sync(), or give it base=celery.Task"
+        )
     unbound = not isinstance(inspect.getattr_static(cls, "run"), staticmethod)
     signature = _signature(cls.run, unbound=unbound)
     _key_function(name, options["idempotency_key"], signature)

@@ -128,6 +128,11 @@ def use_store(app: Any, store: Store | None) -> Store | None:
     return before
 
 
+def is_serving() -> bool:
+    """Does a job run in this process that was delivered to it?"""
+    return any(runtime.heartbeat.is_serving() for runtime in list(_runtimes.values()))
+
+
 def drain_all() -> None:
     """Write what the process has buffered, before it ends."""
     for runtime in list(_runtimes.values()):

@@ -7,8 +7,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
+from celery.exceptions import SoftTimeLimitExceeded
+
+from . import hooks
 from .arguments import named
-from .attempts import Attempt, current_attempt
+from .attempts import Attempt, current_attempt, refuse_strays
 from .clock import wall
 from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
 from .failures import leaves_outcome_unknown
@@ -16,6 +19,7 @@ from .policy import KEY_FORMATTER, parameters_of
 from .records import ERASED, StepRecord, evolve
 from .serialization import canonical_json, digest, has_address, result_json, result_value
 from .states import OnIncomplete, StepState
+from .targets import without_writes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +34,8 @@ def step(
     side_effect: bool = False,
     key: str | None = None,
     verify: Callable[..., Any] | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def step(
     function: Callable[P, R] | None = None,
@@ -39,33 +45,44 @@ def step(
     side_effect: bool = False,
     key: str | None = None,
     verify: Callable[..., Any] | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Make a function a step of the tasks that call it. Outside of an attempt it is called as it is.
 
     Args:
         name: how the trace calls it; by default the function's name.
         side_effect: it does something outside that must not happen twice. It is written ahead in the store (one round
-            trip), and its recorded output is returned by later attempts. Its output has to be JSON, or None.
+            trip), and its recorded output is returned by later attempts. While it runs, its thread may not write to
+            Django's databases.
         key: for a side effect, a template over the parameters of the step and of the running task that says which
             effect it is; by default its name, its arguments and how often it was called with them.
         verify: takes the step's arguments and returns its output if the effect exists, else None; asked where it was
             cut off in the middle. Give the task `on_incomplete="resume"`, so that it comes to the step again.
+        encode: makes JSON of the output, where it is none by itself.
+        decode: makes the output of that again, for later attempts. Where an output is lost, as it was no JSON, `verify`
+            is asked for it; else the step is done again with `on_incomplete="resume"`, and with the others the
+            attempt fails: `ResultUnavailable`.
+
+    Raises:
+        ConfigurationError: an option is wrong, or the function returns before it has run.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        if (key or verify) and not side_effect:
-            raise ConfigurationError(f"step {function.__name__}: key= and verify= need side_effect=True")
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        _check(function.__name__, side_effect, key=key, verify=verify, encode=encode, decode=decode)
+        if hooks.runs_later(function):
             raise ConfigurationError(
                 f"step {function.__name__}: async functions and generators return before they have run; "
                 "make the step a plain function that runs them to their end"
             )
-        made = _Step(function, name or function.__name__, side_effect, key, verify)
+        made = _Step(function, name or function.__name__, side_effect, key, verify, encode, decode)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             attempt = current_attempt()
             if attempt is None:
+                if side_effect:
+                    refuse_strays(made.name)
                 return function(*args, **kwargs)
             result: R = made.run(attempt, args, kwargs)
             return result
@@ -73,6 +90,18 @@ def step(
         return call
 
     return decorate if function is None else decorate(function)
+
+
+def _check(name: str, side_effect: bool, **options: Any) -> None:
+    given = [option for option, value in options.items() if value is not None]
+    if given and not side_effect:
+        raise ConfigurationError(f"step {name}: {'= and '.join(given)}= need side_effect=True")
+    if (options["encode"] is None) != (options["decode"] is None):
+        raise ConfigurationError(
+            f"step {name}: encode= and decode= need each other: one makes data, one the output again"
+        )
+    for option in given:
+        hooks.refuse_async(f"step {name}", option, options[option])
 
 
 class _Step:
@@ -83,12 +112,16 @@ class _Step:
         side_effect: bool,
         key: str | None,
         verify: Callable[..., Any] | None,
+        encode: Callable[[Any], Any] | None,
+        decode: Callable[[Any], Any] | None,
     ) -> None:
         self.function = function
         self.name = name
         self.side_effect = side_effect
         self.key = key
         self.verify = verify
+        self.encode = encode
+        self.decode = decode
         self.signature = inspect.signature(function)
         self.parameters = parameters_of(self.signature)
 
@@ -104,9 +137,15 @@ class _Step:
             nonce=attempt.nonce,
             claimed_at=wall(),
         )
+        with attempt.doing(record.key):
+            return self._once(attempt, record, args, kwargs)
+
+    def _once(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
         own = attempt.known_step(record.key)
         if own is not None and own.state is StepState.SETTLED:
-            return self._recorded(attempt, own)
+            if own.output is None and record.key in attempt.outputs:
+                return attempt.outputs[record.key]
+            return self._recorded(attempt, own, args, kwargs)
         owned, earlier = attempt.claim_step(record)
         if not owned:
             attempt.lost()
@@ -117,21 +156,29 @@ class _Step:
 
     def _again(self, attempt: Attempt, record: StepRecord, earlier: StepRecord, args: Any, kwargs: Any) -> Any:
         if earlier.state is StepState.SETTLED:
-            return self._recorded(attempt, earlier)
+            return self._recorded(attempt, earlier, args, kwargs)
         repeatable = self._repeatable(attempt, record)
         attempt.doubts.add(record.key)
         if self.verify is not None:
-            with attempt.guarded():
-                found = self.verify(*args, **kwargs)
+            found = self._verified(attempt, record, args, kwargs)
             if found is not None:
-                attempt.recorder.record("step_verified", step=self.name, side_effect=True)
-                self._settle(attempt, record, found)
                 return found
         elif not repeatable:
             raise UnknownOutcome(
                 f"nobody knows whether step {self.name} was done; look at its target, or give it verify="
             )
         return self._effect(attempt, record, args, kwargs)
+
+    def _verified(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
+        """Ask the step's hook for the output; None where there is no hook, or no effect."""
+        if self.verify is None:
+            return None
+        with attempt.guarded():
+            found = self.verify(*args, **kwargs)
+        if found is not None:
+            attempt.recorder.record("step_verified", step=self.name, side_effect=True)
+            self._settle(attempt, record, found)
+        return found
 
     @staticmethod
     def _just_claimed(attempt: Attempt, earlier: StepRecord) -> bool:
@@ -149,15 +196,32 @@ class _Step:
             return policy.is_step and record.key not in attempt.doubts
         return policy.on_incomplete is OnIncomplete.RESUME
 
-    def _recorded(self, attempt: Attempt, step: StepRecord) -> Any:
+    def _recorded(self, attempt: Attempt, step: StepRecord, args: Any, kwargs: Any) -> Any:
+        """Return what a step gave that is done, or find it out where that is lost."""
+        lost: Exception | None = None
+        if step.output is not None:
+            try:
+                output = self._decoded(step.output)
+            except Exception as error:  # a user's function, or a type that is not registered here
+                lost = error
+            else:
+                attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
+                return output
+        found = self._verified(attempt, step, args, kwargs)
+        if found is not None:
+            return found
+        if attempt.policy.on_incomplete is OnIncomplete.RESUME:
+            return self._effect(attempt, step, args, kwargs)
         attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
-        if step.output is None:
-            raise ResultUnavailable(f"step {self.name} was done already, but its output is not JSON")
-        return result_value(step.output)
+        raise ResultUnavailable(
+            f"step {self.name} was done already, but what it gave is lost"
+            f"{f' ({lost!r})' if lost else ', as it was no JSON'}; give it encode= and decode=, or verify="
+        ) from lost
 
     def _effect(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
         try:
-            output = self._observed(attempt, args, kwargs)
+            with without_writes(attempt.task, self.name):
+                output = self._observed(attempt, args, kwargs)
         except BaseException as error:
             if leaves_outcome_unknown(error):
                 attempt.doubts.add(record.key)
@@ -168,7 +232,32 @@ class _Step:
         return output
 
     def _settle(self, attempt: Attempt, record: StepRecord, output: Any) -> None:
-        attempt.settled(evolve(record, state=StepState.SETTLED, output=result_json(output)))
+        text = None
+        try:
+            text = self._encoded(attempt, output)
+        finally:
+            if text is None:
+                attempt.outputs[record.key] = output
+            # It is done, whatever becomes of what it gave.
+            attempt.settled(evolve(record, state=StepState.SETTLED, output=text))
+
+    def _encoded(self, attempt: Attempt, output: Any) -> str | None:
+        said: dict[str, Any] = {}
+        try:
+            text = result_json(output if self.encode is None else self.encode(output))
+        except SoftTimeLimitExceeded:
+            raise
+        except Exception as error:  # a user's function
+            text, said = None, attempt.recorder.said(error)
+        if text is None:
+            attempt.recorder.record(
+                "step_output_lost", step=self.name, status="fail", side_effect=True, attributes=said
+            )
+        return text
+
+    def _decoded(self, text: str) -> Any:
+        value = result_value(text)
+        return value if self.decode is None else self.decode(value)
 
     def _observed(self, attempt: Attempt, args: Any, kwargs: Any) -> Any:
         recorder = attempt.recorder

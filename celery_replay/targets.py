@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from .exceptions import ConfigurationError
@@ -46,8 +46,21 @@ class Target(Protocol):
     def erase(self, using: str, identity: str) -> None:
         """Erase the return value that a marker keeps; that the effect was done stays."""
 
+    def without_writes(self, step: str) -> AbstractContextManager[None]:
+        """Refuse what this thread writes to any database while a step with a side effect runs.
+
+        Raises:
+            StepWrites: it would write.
+        """
+
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch this thread's transactions."""
+
+
+def without_writes(task: Any, step: str) -> AbstractContextManager[None]:
+    """Refuse writes to the task's databases while a step runs, where its base class knows of any."""
+    target: Target | None = getattr(task, "replay_target", None)
+    return nullcontext() if target is None else target.without_writes(step)
 
 
 def target_of(task: Any) -> Target:

@@ -10,7 +10,7 @@ from celery import Task
 from celery.canvas import chord
 
 from . import extension, headers
-from .attempts import Attempt
+from .attempts import Attempt, carried
 from .execution import execute
 from .policy import check_options
 from .signal_handlers import publishing
@@ -68,7 +68,8 @@ class ReplayTask(Task):
             return self.run(*args, **kwargs)
         attempt = Attempt(runtime, self, request, args, kwargs)
         request.replay_attempt = attempt
-        return execute(attempt)
+        with carried(attempt):
+            return execute(attempt)
 
     def apply_async(self, *args: Any, **kwargs: Any) -> Any:
         """Publish a call, as Celery does; the key is computed on the way."""

@@ -35,6 +35,12 @@ class DjangoTarget:
 
         erase(using, identity)
 
+    def without_writes(self, step: str) -> AbstractContextManager[None]:
+        """Refuse what this thread writes to any database while a step with a side effect runs."""
+        from .writes import without_writes
+
+        return without_writes(step)
+
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch this thread's transactions."""
         from .rollbacks import watch_rollbacks

@@ -11,8 +11,10 @@ from celery import Celery
 from django.db import connections, router
 from pytest_django.plugin import DjangoDbBlocker
 
+from celery_replay.runtime import runtime_of
 from django_celery_replay.results import DatabaseBackend
 from django_celery_replay.store import DjangoStore
+from tests.django_store.shop import Shop
 from tests.support.django_stores import close_stores, database_alias, empty_tables, make_django_store
 
 LEVELS: dict[str, dict[str, dict[str, Any]]] = {
@@ -99,6 +101,14 @@ def leveled(request: pytest.FixtureRequest) -> Iterator[str]:
     connections[alias].close()
     del connections[alias]
     del connections.settings[alias]
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    """Lend an app with a store in memory, whose tasks run at once."""
+    shop = Shop()
+    yield shop
+    runtime_of(shop.app).heartbeat.drain()
 
 
 class _Everything:

@@ -28,6 +28,7 @@ IDS = {
     "RolledBack": "rolled-back",
     "SchemaMismatch": "schema-mismatch",
     "StepError": "step",
+    "StepWrites": "step-writes",
     "StoreError": "store",
     "StoreUnavailable": "store-unavailable",
     "TriageRefused": "triage-refused",

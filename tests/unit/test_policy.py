@@ -106,6 +106,22 @@ def test_a_hook_that_wants_what_the_task_has_not_is_an_error(declare, option, ho
         declare(**{option: hook})
 
 
+@pytest.mark.parametrize("option", ["verify", "idempotency_key"])
+def test_a_hook_that_would_return_before_it_has_run_is_an_error(declare, option):
+    async def later(order_id): ...
+
+    with pytest.raises(ConfigurationError, match=f"{option}= returns before it has run"):
+        declare(**{option: later})
+
+
+@pytest.mark.parametrize("options", [{}, {"autoretry_for": (OSError,)}, {"bind": True}], ids=str)
+def test_a_body_that_would_return_before_it_has_run_is_an_error(declare, options):
+    async def ship(order_id): ...
+
+    with pytest.raises(ConfigurationError, match=r"its body is async def, .* asyncio.run\(\)"):
+        declare(ship, **options)
+
+
 @pytest.mark.parametrize(
     ("hook", "given"),
     [

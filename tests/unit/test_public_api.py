@@ -27,6 +27,7 @@ FROZEN = [
     "RolledBack",
     "SchemaMismatch",
     "StepError",
+    "StepWrites",
     "StoreError",
     "StoreUnavailable",
     "UnknownOutcome",
