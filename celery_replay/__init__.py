@@ -4,6 +4,7 @@ from .attempts import Attempt, current_attempt, record
 from .exceptions import (
     ConfigurationError,
     FenceRefused,
+    HalfCommitted,
     JobError,
     JobExpired,
     KeyConflict,
@@ -46,6 +47,7 @@ __all__ = [
     # errors
     "ConfigurationError",
     "FenceRefused",
+    "HalfCommitted",
     "JobError",
     "JobExpired",
     "KeyConflict",

@@ -74,6 +74,8 @@ class Attempt:
         self.unsure = False
         """The store did not answer OPEN: nobody knows whether it did what it was asked."""
         self._ending: Ending | None = None
+        self.committed: frozenset[str] = frozenset()
+        """Of several databases that `atomic=` names, those in which an earlier attempt has committed its part."""
         self.doubts: set[str] = set()
         """Keys of side effects of which this attempt does not know whether they happened."""
         self.published = 0

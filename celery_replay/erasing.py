@@ -59,10 +59,9 @@ def _erase_marker(runtime: Runtime, job: Job, *, atomic: bool) -> str:
     task = runtime.app.tasks.get(job.operation)
     if task is None:
         return "its task is not registered here, so its marker keeps the result" if atomic else ""
-    alias = runtime.policy(task).atomic
-    if alias is not None:
-        try:
+    try:
+        for alias in runtime.policy(task).atomic:
             target_of(task).erase(alias, job.identity)
-        except ConfigurationError as error:
-            return f"its marker keeps the result: {error.message}"
+    except ConfigurationError as error:
+        return f"its marker keeps the result: {error.message}"
     return ""

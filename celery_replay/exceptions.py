@@ -16,6 +16,7 @@ ReplayError
     ├── KeyFailed             the key's job failed, and the task refuses another run
     ├── PoisonJob             it keeps killing its workers
     ├── RequeuedTooOften      it keeps giving its message back
+    ├── HalfCommitted         one of several databases has its part already
     ├── UnknownOutcome        nobody knows whether a side effect happened
     ├── JobExpired            it came after its deadline
     ├── RolledBack            the body returned, its database writes did not stay
@@ -133,6 +134,12 @@ class RequeuedTooOften(JobError):
     """The job gave its message back too often; to wait for something, use `retry()`, which has a budget."""
 
     id = "requeued"
+
+
+class HalfCommitted(JobError):
+    """Of several databases one was committed, and the body would write there again; let it skip `attempt.committed`."""
+
+    id = "half-committed"
 
 
 class UnknownOutcome(JobError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
@@ -24,7 +25,7 @@ from .logs import logger_of
 from .records import Job
 from .serialization import result_json, result_value
 from .states import OnIncomplete, Outcome, Reason, Verdict
-from .targets import target_of
+from .targets import Marker, target_of
 
 logger = logger_of(__name__)
 
@@ -217,22 +218,44 @@ def _body(attempt: Attempt, admission: Admission) -> Any:
         if found is not None:
             attempt.recorder.record("verified", attributes={"effect": "found"})
             return found
-    if policy.atomic is not None:
-        return _watched(attempt, lambda: _atomic(attempt, policy.atomic or "default"))
+    if policy.atomic:
+        return _watched(attempt, lambda: _atomic(attempt, policy.atomic))
     return _watched(attempt, lambda: attempt.task.run(*attempt.args, **attempt.kwargs))
 
 
-def _atomic(attempt: Attempt, alias: str) -> Any:
-    """Run the body in one transaction with the marker that says that it was done."""
-    with target_of(attempt.task).marked(alias, attempt.identity, attempt.nonce) as marker:
-        if marker.done:
-            attempt.recorder.record("effect_found", attributes={"marker": alias})
-            if marker.result is None:
-                raise ResultUnavailable("the effect was committed, but its return value is not JSON")
-            return result_value(marker.result)
-        result = attempt.task.run(*attempt.args, **attempt.kwargs)
-        marker.complete(result_json(result))
-        return result
+def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
+    """Run the body in a transaction of each database, with the marker that says that it was done there.
+
+    Each commits on its own, the last one first. What was committed in some and not in others is not done again there:
+    the body may skip it, and is refused where it would write there.
+    """
+    target = target_of(attempt.task)
+    with ExitStack() as stack:
+        markers = {
+            alias: stack.enter_context(target.marked(alias, attempt.identity, attempt.nonce)) for alias in aliases
+        }
+        attempt.committed = frozenset(alias for alias, marker in markers.items() if marker.done)
+        if attempt.committed:
+            attempt.recorder.record("effect_found", attributes={"marker": ", ".join(sorted(attempt.committed))})
+            attempt.doubts.add(attempt.identity)
+        if attempt.committed == {*aliases}:
+            result = _marked_result(markers[aliases[0]])
+        else:
+            stack.enter_context(target.without_writes_to(attempt.committed))
+            result = attempt.task.run(*attempt.args, **attempt.kwargs)
+            for marker in markers.values():
+                if not marker.done:
+                    marker.complete(result_json(result))
+            # Until all is committed: from the first COMMIT on, an error says nothing about what has stayed.
+            attempt.doubts.add(attempt.identity)
+    attempt.doubts.discard(attempt.identity)
+    return result
+
+
+def _marked_result(marker: Marker) -> Any:
+    if marker.result is None:
+        raise ResultUnavailable("the effect was committed, but its return value is not JSON")
+    return result_value(marker.result)
 
 
 def _watched(attempt: Attempt, body: Callable[[], Any]) -> Any:

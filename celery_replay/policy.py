@@ -24,7 +24,7 @@ OPTIONS: dict[str, str] = {
     "idempotency_key": "a template over the task's parameters, or a callable that takes them and returns text or None",
     "on_incomplete": "resume, verify or dead_letter",
     "verify": "a callable that takes the task's arguments and returns the result if the effect exists, else None",
-    "atomic": "the alias of the database whose transaction the effect is",
+    "atomic": "the alias of the database whose transaction the effect is, or a list of several",
     "fenced": "the alias of the database that `attempt.fenced()` guards",
     "on_failed_key": "run or refuse",
     "on_store_error": "open or closed",
@@ -57,7 +57,7 @@ class TaskPolicy:
     key: Callable[[Mapping[str, Any]], str] | None = None
     on_incomplete: OnIncomplete = OnIncomplete.DEAD_LETTER
     verify: Callable[..., Any] | None = None
-    atomic: str | None = None
+    atomic: tuple[str, ...] = ()
     fenced: str | None = None
     refuse_failed: bool = False
     fail_open: bool = True
@@ -173,7 +173,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         key=key,
         on_incomplete=OnIncomplete(incomplete) if incomplete else _default_incomplete(options),
         verify=hooks.fitted(options["verify"], signature) if options["verify"] else None,
-        atomic=options["atomic"],
+        atomic=aliases_of(options["atomic"]),
         fenced=options["fenced"],
         refuse_failed=options["on_failed_key"] == "refuse",
         fail_open=fail_open,
@@ -275,6 +275,17 @@ def _check(name: str, options: Mapping[str, Any]) -> None:
         raise ConfigurationError(f'task {name}: on_incomplete="verify" needs verify=, {OPTIONS["verify"]}')
 
 
+def aliases_of(value: Any) -> tuple[Any, ...]:
+    """Return what `atomic=` names, in its order."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def _are_aliases(values: tuple[Any, ...]) -> bool:
+    return bool(values) and all(isinstance(value, str) and value for value in values) and len({*values}) == len(values)
+
+
 def _one_of(*words: str) -> Callable[[Any], bool]:
     return lambda value: value in words
 
@@ -287,7 +298,7 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "idempotency_key": lambda value: callable(value) or (isinstance(value, str) and bool(value)),
     "on_incomplete": _one_of(*(str(word) for word in OnIncomplete)),
     "verify": callable,
-    "atomic": lambda value: isinstance(value, str) and bool(value),
+    "atomic": lambda value: _are_aliases(aliases_of(value)),
     "fenced": lambda value: isinstance(value, str) and bool(value),
     "on_failed_key": _one_of("run", "refuse"),
     "on_store_error": _one_of("open", "closed"),

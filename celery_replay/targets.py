@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from .exceptions import ConfigurationError
+from .policy import aliases_of
 
 
 class Marker(Protocol):
@@ -28,6 +30,13 @@ class Watch(Protocol):
 
 class Target(Protocol):
     """A database that effects are written to."""
+
+    def check(self, aliases: Sequence[str]) -> None:
+        """See that there are such databases, each another one, as far as that is known by now.
+
+        Raises:
+            ConfigurationError: the message says what is wrong, and what may be named.
+        """
 
     def fenced(self, using: str, name: str, token: int) -> AbstractContextManager[None]:
         """Begin a transaction that a newer owner's token refuses.
@@ -53,6 +62,13 @@ class Target(Protocol):
             StepWrites: it would write.
         """
 
+    def without_writes_to(self, aliases: Collection[str]) -> AbstractContextManager[None]:
+        """Refuse what this thread writes to some databases.
+
+        Raises:
+            HalfCommitted: it would write.
+        """
+
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch this thread's transactions."""
 
@@ -61,6 +77,22 @@ def without_writes(task: Any, step: str) -> AbstractContextManager[None]:
     """Refuse writes to the task's databases while a step runs, where its base class knows of any."""
     target: Target | None = getattr(task, "replay_target", None)
     return nullcontext() if target is None else target.without_writes(step)
+
+
+def check(task: Any) -> None:
+    """See that a task's databases can be what it declares; the task may not be bound yet.
+
+    Raises:
+        ConfigurationError: they can't; the message names the task.
+    """
+    for option in ("atomic", "fenced"):
+        declared = getattr(task, option, None)
+        if declared is not None:
+            target = target_of(task)
+            try:
+                target.check(aliases_of(declared))
+            except ConfigurationError as error:
+                raise ConfigurationError(f"task {task.name}: {option}={declared!r}: {error.message}") from error
 
 
 def target_of(task: Any) -> Target:

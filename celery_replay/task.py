@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from celery import Task
 from celery.canvas import chord
 
-from . import extension, headers
+from . import extension, headers, targets
 from .attempts import Attempt, carried
 from .execution import execute
 from .policy import check_options
@@ -43,6 +43,7 @@ class ReplayTask(Task):
             extension.install(app)
         if first_time:
             check_options(cls)
+            targets.check(cls)
             if any(getattr(cls, name, None) is not None for name in ("idempotency_key", "on_incomplete", "atomic")):
                 if cls.acks_late is None:
                     cls.acks_late = True

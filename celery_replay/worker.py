@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from . import message_leases, steward
+from . import message_leases, steward, targets
 from .exceptions import ConfigurationError
 from .logs import logger_of
 from .news import Pipe
@@ -36,6 +36,9 @@ class StewardStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Start it, unless the settings say that none is wanted."""
         runtime = runtime_of(worker.app)
+        for task in worker.app.tasks.values():
+            # Again: when a task was bound, the project's databases may not have been known.
+            targets.check(task)
         forks = forking[worker.app] = "prefork" in worker.pool_cls.__module__
         if not runtime.store.shared:
             if forks:

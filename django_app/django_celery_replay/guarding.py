@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -18,6 +19,27 @@ T = TypeVar("T")
 _MISSING = ("no such table", "does not exist", "doesn't exist")
 _TRIES = 25
 """How often a transaction is begun. Each time but the last, somebody else's has gone through."""
+
+
+def check(aliases: Sequence[str]) -> None:
+    """See that there are such databases, each another one; does nothing before Django's settings are loaded.
+
+    Raises:
+        ConfigurationError: the message says what is wrong, and which there are.
+    """
+    if not settings.configured:
+        return
+    seen: dict[tuple[str, ...], str] = {}
+    for alias in aliases:
+        if alias not in connections.settings:
+            known = ", ".join(sorted(connections.settings))
+            raise ConfigurationError(f"DATABASES has no {alias!r}; name one of {known}, or add it there")
+        entry = connections.settings[alias]
+        place = tuple(str(entry.get(name) or "") for name in ("ENGINE", "HOST", "PORT", "NAME"))
+        other = seen.setdefault(place, alias)
+        if other != alias:
+            # Their markers would be one row, for which the second transaction would wait for ever.
+            raise ConfigurationError(f"{other!r} and {alias!r} are one database; name one of them")
 
 
 @contextmanager
@@ -35,8 +57,7 @@ def guarded(using: str, first: Callable[[BaseDatabaseWrapper], T]) -> Iterator[T
     Raises:
         ConfigurationError: there is no such database.
     """
-    if using not in connections.settings:
-        raise ConfigurationError(f"`atomic` or `fenced` names the database {using!r}, which is not in DATABASES")
+    check([using])
     with ExitStack() as stack:
         yield _begin(stack, using, first)
 

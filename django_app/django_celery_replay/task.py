@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
@@ -16,6 +17,12 @@ class DjangoTarget:
 
     Their models are imported at first use: Celery makes its task class before Django has loaded the models.
     """
+
+    def check(self, aliases: Sequence[str]) -> None:
+        """See that there are such databases, each another one; where the settings are not loaded, the worker does."""
+        from .guarding import check
+
+        check(aliases)
 
     def fenced(self, using: str, name: str, token: int) -> AbstractContextManager[None]:
         """Begin a transaction that a newer owner's token refuses."""
@@ -40,6 +47,12 @@ class DjangoTarget:
         from .writes import without_writes
 
         return without_writes(step)
+
+    def without_writes_to(self, aliases: Collection[str]) -> AbstractContextManager[None]:
+        """Refuse what this thread writes to databases in which its job was committed."""
+        from .writes import without_writes_to
+
+        return without_writes_to(aliases)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch this thread's transactions."""

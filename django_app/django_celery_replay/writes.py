@@ -1,4 +1,4 @@
-"""Steps with a side effect don't write to Django's databases.
+"""Where a job may not write to Django's databases: in a step with a side effect, and where its part is done.
 
 A step's record stays when the transaction around it is rolled back; the rows that it wrote would not. A retry would
 find the step done, return its output, and never write them.
@@ -7,13 +7,13 @@ find the step done, return its output, and never write them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from django.db import connections
 
-from celery_replay.exceptions import StepWrites
+from celery_replay.exceptions import HalfCommitted, StepWrites
 
 _NO_CODE = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
 """Texts, quoted names and comments."""
@@ -23,9 +23,8 @@ _TRANSACTIONS = frozenset({"SAVEPOINT", "RELEASE", "ROLLBACK", "BEGIN", "START",
 _WRITES_WITHIN = re.compile(r"\b(INSERT|DELETE|MERGE|INTO|(?<!FOR )(?<!FOR NO KEY )UPDATE)\b", re.IGNORECASE)
 
 
-@contextmanager
-def without_writes(step: str) -> Iterator[None]:
-    """Refuse what this thread writes through Django's cursors.
+def without_writes(step: str) -> AbstractContextManager[None]:
+    """Refuse what this thread writes through Django's cursors, to whatever database.
 
     Args:
         step: its name, for the message.
@@ -33,25 +32,47 @@ def without_writes(step: str) -> Iterator[None]:
     Raises:
         StepWrites: a statement would write.
     """
-    with ExitStack() as stack:
-        for connection in connections.all():
-            stack.enter_context(connection.execute_wrapper(_refuser(step)))
-        yield
+
+    def error(alias: str, verb: str) -> Exception:
+        return StepWrites(
+            f"step {step} would write to database {alias!r} ({verb}): its record stays if the transaction is rolled "
+            "back, its rows don't. Split it: let the step return what it got from outside, and write that in the body, "
+            "behind it"
+        )
+
+    return _refusing(connections, error)
 
 
-def _refuser(step: str) -> Callable[..., Any]:
+def without_writes_to(aliases: Collection[str]) -> AbstractContextManager[None]:
+    """Refuse what this thread writes through Django's cursors to databases in which its job was committed.
+
+    Raises:
+        HalfCommitted: a statement would write.
+    """
+
+    def error(alias: str, verb: str) -> Exception:
+        return HalfCommitted(
+            f"an earlier attempt was committed in database {alias!r} and not in the others, and the body would write "
+            f"there again ({verb}); let it skip that part where {alias!r} is in `self.attempt.committed`, or do the "
+            "rest by hand"
+        )
+
+    return _refusing(aliases, error)
+
+
+@contextmanager
+def _refusing(aliases: Iterable[str], error: Callable[[str, str], Exception]) -> Iterator[None]:
     def execute(run: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         connection = context["connection"]
         verb = writing(sql if isinstance(sql, str) else sql.as_string(connection.connection))
         if verb:
-            raise StepWrites(
-                f"step {step} would write to database {connection.alias!r} ({verb}): its record stays if the "
-                "transaction is rolled back, its rows don't. Split it: let the step return what it got from outside, "
-                "and write that in the body, behind it"
-            )
+            raise error(connection.alias, verb)
         return run(sql, params, many, context)
 
-    return execute
+    with ExitStack() as stack:
+        for alias in aliases:
+            stack.enter_context(connections[alias].execute_wrapper(execute))
+        yield
 
 
 def writing(sql: str) -> str:

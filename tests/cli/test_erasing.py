@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -82,6 +83,8 @@ class Target:
     def __init__(self, problem: str = "") -> None:
         self.erased: list[tuple[str, str]] = []
         self.problem = problem
+
+    def check(self, aliases: Sequence[str]) -> None: ...
 
     def erase(self, using: str, identity: str) -> None:
         if self.problem:

@@ -15,6 +15,7 @@ ALL = [value for value in vars(exceptions).values() if inspect.isclass(value) an
 IDS = {
     "ConfigurationError": "configuration",
     "FenceRefused": "fence-refused",
+    "HalfCommitted": "half-committed",
     "JobError": "job",
     "JobExpired": "expired",
     "KeyConflict": "key-conflict",

@@ -18,7 +18,7 @@ BAD_OPTIONS = {
     "idempotency_key": ["", 5, ["order:{order_id}"]],
     "on_incomplete": ["retry", True, ""],
     "verify": ["look", 5],
-    "atomic": [True, ""],
+    "atomic": [True, "", [], ["default", ""], ["default", "default"], {"default"}],
     "fenced": [True, ""],
     "on_failed_key": ["skip", True],
     "on_store_error": ["ajar", True],
@@ -38,6 +38,15 @@ def app():
         yield app
 
 
+class Databases:
+    """What a task that is no Django project's might write to."""
+
+    @staticmethod
+    def check(aliases):
+        if "nowhere" in aliases:
+            raise ConfigurationError("there is no 'nowhere'; name one of default, other")
+
+
 def ship(order_id, carrier="post", *, express=False):
     return order_id, carrier, express
 
@@ -49,7 +58,7 @@ def ship_bound(self, order_id):
 @pytest.fixture
 def declare(app):
     def declare(function=ship, name="shop.ship", **options):
-        return app.task(function, name=name, lazy=False, shared=False, **options)
+        return app.task(function, name=name, lazy=False, shared=False, **{"replay_target": Databases, **options})
 
     return declare
 

@@ -12,6 +12,7 @@ FROZEN = [
     "Category",
     "ConfigurationError",
     "FenceRefused",
+    "HalfCommitted",
     "JobError",
     "JobExpired",
     "KeyConflict",
