@@ -29,8 +29,10 @@ PACKAGING := tests/packaging
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --dist loadgroup --durations 10 --ignore=$(PACKAGING))
 
+CHAOS := tests/end_to_end/test_chaos.py tests/django_store/test_kills.py
+
 chaos: venv  ## Beat workers, broker and store by chance: ROUNDS=20, from SEED=1 on; one that failed can be run again
-	REPLAY_CHAOS_ROUNDS=$(ROUNDS) REPLAY_CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -q tests/end_to_end/test_chaos.py $(ARGS)
+	REPLAY_CHAOS_ROUNDS=$(ROUNDS) REPLAY_CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -q $(CHAOS) $(ARGS)
 
 test-versions: venv  ## Run the tests on every supported Celery and Django; ARGS="-k celery55" chooses
 	$(BIN)/nox $(ARGS)
