@@ -114,6 +114,12 @@ def label(tone: str, sign: str, text: str) -> SafeString:
     )
 
 
+def dotted(text: str | None) -> SafeString:
+    """Return a dotted name for a list: it may break before its end, so that a long one leaves room for the rest."""
+    where, dot, what = column(text).rpartition(".")
+    return format_html("{}{}<wbr>{}", where, dot, what)
+
+
 def two_lines(first: str, second: str) -> SafeString:
     """Return what a cell of a list is about, and below it what is more of it."""
     return format_html('{}<span class="replay-second">{}</span>', first, second)
