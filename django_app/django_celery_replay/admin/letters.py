@@ -113,12 +113,12 @@ class DeadLetterAdmin(RecordAdmin):
             column(obj.pk),
         )
 
-    @admin.display(description="Task, and key")
+    @admin.display(description="Task")
     def task(self, row: models.DeadLetter) -> str:
         """Return the task's name, and which of its jobs it is."""
         return two_lines(dotted(row.operation), column(row.key or row.submission, 60))
 
-    @admin.display(description="State, and whose")
+    @admin.display(description="State")
     def triage(self, row: models.DeadLetter) -> str:
         """Return the state in its colour, and who looks after it."""
         return two_lines(stored_badge(LetterState, row.state), column(row.assignee, 30) if row.assignee else "")
@@ -128,7 +128,7 @@ class DeadLetterAdmin(RecordAdmin):
         """Return the exception's class, without its module, and the beginning of its message."""
         return two_lines(column(row.error_type.rpartition(".")[2]), column(row.message_begins, 100))
 
-    @admin.display(description="Effect, and reason")
+    @admin.display(description="Effect")
     def why(self, row: models.DeadLetter) -> str:
         """Return what was known of its side effects when it was filed, and why it was."""
         return two_lines(stored_badge(Effect, row.effect), stored_word(row.reason))
