@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sysconfig
 import traceback
 from collections.abc import Collection, Iterator
@@ -39,9 +40,10 @@ MESSAGE_LIMIT = 4_000
 _CUT = "\n…[cut]…\n"
 _FRAMES = 8
 """How many of the innermost ones count: a recursion must not make a group of every depth."""
+_OURS = f"{Path(__file__).parent}{os.sep}"
 _FOREIGN = (
     "<frozen ",
-    str(Path(__file__).parent),
+    _OURS,
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
 )
 """Where code lies that is nobody's fault: the standard library, installed packages, ours."""
@@ -91,9 +93,24 @@ def _function(code: CodeType) -> str:
 
 def _traceback(error: BaseException) -> str:
     try:
-        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        told = traceback.TracebackException.from_exception(error, compact=True)
+        _leave_out_ours(told)
+        return "".join(told.format())
     except Exception:  # a user's __str__ or __repr__
         return raised_at(error)
+
+
+def _leave_out_ours(told: traceback.TracebackException) -> None:
+    """Leave out our own functions between those of others: they are in every traceback, and nobody's fault."""
+    left = [told]
+    while left:
+        link = left.pop()
+        ours = [frame.filename.startswith(_OURS) for frame in link.stack]
+        innermost = max((at for at, own in enumerate(ours) if not own), default=-1)
+        link.stack[:] = [frame for at, frame in enumerate(link.stack) if at > innermost or not ours[at]]
+        # A group's members are there since Python 3.11.
+        behind = (link.__cause__, link.__context__, *(getattr(link, "exceptions", None) or ()))
+        left.extend(filter(None, behind))
 
 
 def _bounded(text: str, known: Collection[str]) -> str:

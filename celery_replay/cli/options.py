@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import re
 import sys
@@ -24,6 +25,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _AGO = re.compile(r"(\d{1,9})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class PerSecond(click.FloatRange):
+    """A rate. The slowest is one in 100 seconds: what waits for weeks has been forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__(0.01, 100)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number; that NaN is none of the range, no comparison would find."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number of replays.", param, ctx)
+        return number
 
 
 def example(line: str) -> str:

@@ -29,8 +29,9 @@ Row = Mapping[str, Any]
 NOTHING_FOUND = 1
 """The exit code of a command that found nothing."""
 CELL_LIMIT = 80
+SAID_LIMIT = 400
 DATA_LIMIT = 2_000
-"""Characters of a table's cell, and of data on a line; JSON has them all."""
+"""Characters of a table's cell, of what is said of a result, and of data on a line; JSON has them all."""
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
@@ -39,7 +40,7 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) ->
         for row in rows:
             click.echo(to_json(row))
         return
-    cells = [[_cut(cell(row[name]), CELL_LIMIT) for name in columns] for row in map(redact, rows)]
+    cells = [[cut(cell(row[name]), CELL_LIMIT) for name in columns] for row in map(redact, rows)]
     _print_table([name.replace("_", " ") for name in columns], cells)
 
 
@@ -123,12 +124,13 @@ def cell(value: Any) -> str:
         case timedelta():
             return _duration(value)
         case dict() | list():
-            return _cut(printable(json.dumps(value, default=_plain, ensure_ascii=False)), DATA_LIMIT)
+            return cut(printable(json.dumps(value, default=_plain, ensure_ascii=False)), DATA_LIMIT)
         case _:
             return printable(str(value))
 
 
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
+    """Shorten a text for people, and show that it was."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -35,7 +35,7 @@ _MANY = click.IntRange(1)
 @options.actor
 @click.option("--dry-run", is_flag=True, help="Look only: what would be sent, and why the rest would not.")
 @options.yes
-@click.option("--rate", type=click.FloatRange(0, 100, min_open=True), help="So many per second; a steward sends them.")
+@click.option("--rate", type=options.PerSecond(), help="So many per second; a steward sends them.")
 @click.option("--include-unknown", type=_MANY, metavar="N", help="Also those whose effects nobody knows: exactly N.")
 @click.option("--override-never", is_flag=True, help='Also one that declares replay="never": by its id, alone.')
 @click.option("--with-canvas", is_flag=True, help="Send callbacks, errbacks and the rest of a chain on, too.")

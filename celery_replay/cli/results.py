@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..redaction import redact
-from .output import Row, cell, to_json
+from .output import SAID_LIMIT, Row, cell, cut, to_json
 
 PARTLY = 4
 """The exit code where not everything was done that was asked for, or did not end well."""
@@ -33,7 +33,7 @@ class Results:
         if self._as_json:
             click.echo(to_json(row))
         elif shown:
-            told = [cell(value) for value in map(redact(row).get, _COLUMNS)]
+            told = [cut(cell(value), SAID_LIMIT) for value in map(redact(row).get, _COLUMNS)]
             click.echo("  ".join([told[0].ljust(12), *filter(None, told[1:])]))
 
     @property

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from celery_replay.cli import output
+from celery_replay.cli.results import Results
 from celery_replay.trace import Recorder
 from tests.cli.conftest import kept
 from tests.conformance.callers import closes, runs
@@ -95,6 +96,14 @@ def test_secrets_are_redacted_by_their_names_in_tables_and_json(capsys):
     shown = capsys.readouterr().out
     assert "hunter2" not in shown
     assert shown.count("[redacted]") == 4
+
+
+def test_what_is_said_of_a_result_is_cut_and_json_has_it_all(capsys):
+    row = {"verdict": "failed_again", "id": "1", "said": "x" * 5_000}
+    Results(as_json=False).add(row, well=False)
+    assert len(capsys.readouterr().out) < 500
+    Results(as_json=True).add(row, well=False)
+    assert json.loads(capsys.readouterr().out) == row
 
 
 def test_a_long_cell_is_cut_and_json_has_it_all(capsys):

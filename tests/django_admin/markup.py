@@ -21,7 +21,7 @@ class _Reader(HTMLParser):
 def text_of(html: str) -> str:
     """Return what a reader sees, in one line."""
     reader = _Reader()
-    reader.feed(html)
+    reader.feed(html.replace("<wbr>", ""))
     return " ".join(reader.words)
 
 

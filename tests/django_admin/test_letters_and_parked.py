@@ -15,11 +15,18 @@ from tests.django_admin.markup import tags_of, text_of
 
 
 def test_a_list_of_letters_says_what_went_wrong(put: Put, page: Page) -> None:
-    put(letter(error_message="bank said no " + "x" * 5_000, attempts=3))
+    put(letter(key="order:1", error_message="bank said no " + "x" * 5_000, attempts=3, assignee="bob"))
     text = text_of(page("deadletter/"))
-    assert "shop.ship ✗ open CardRefused bank said no xxx" in text
-    assert "…[cut] worker lost ? unknown - 3 2023-11-14 22:12:20" in text
+    assert "shop.ship order:1 ✗ open bob CardRefused bank said no xxx" in text
+    assert "…[cut] ? unknown worker lost 2023-11-14 22:12:20 3 attempts" in text
     assert "x" * 200 not in text
+
+
+def test_of_letters_without_a_key_a_list_says_their_submission(put: Put, page: Page) -> None:
+    put(letter("a", key=""), letter("b", key=""))
+    text = text_of(page("deadletter/"))
+    assert "shop.ship a ✗ open" in text
+    assert "shop.ship b ✗ open" in text
 
 
 def test_letters_are_filtered_and_found_through_their_jobs(put: Put, page: Page) -> None:

@@ -340,6 +340,13 @@ def test_which_letters_has_to_be_said(types):
     assert "not both" in types("dlq replay a --task t --because x", code=2).stderr
 
 
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "1e-300", "-1"])
+def test_a_rate_that_is_none_is_refused_before_anything_is_sent(lab, types, failing, rate):
+    task, _, letters = failing(1, 2)
+    types(f"dlq replay --task {task} --because x --yes --rate {rate}", code=2)
+    assert states(lab, letters) == [LetterState.OPEN, LetterState.OPEN]
+
+
 def test_a_mended_payload_is_what_a_replay_sends(lab, types, failing):
     _, _, (letter,) = failing(1)
     types(f"dlq edit {letter.submission} --set number=7")

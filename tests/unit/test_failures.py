@@ -15,6 +15,7 @@ from celery_replay.exceptions import KeyConflict, RolledBack, UnknownOutcome
 from celery_replay.failures import failure_json, failure_of, leaves_outcome_unknown
 from celery_replay.redaction import REDACTED
 from celery_replay.states import Category, Reason
+from celery_replay.tracebacks import raised_at
 
 
 class Hostile(Exception):
@@ -75,6 +76,23 @@ def test_secrets_are_neither_in_the_message_nor_in_the_traceback():
 
     assert "hunter2" not in failure.message + failure.traceback
     assert "abcdefghij" not in failure.message + failure.traceback
+
+
+def test_a_traceback_has_the_functions_of_others_and_ours_only_where_they_raised():
+    def step(error):
+        raise TwoArguments(1, 2) from raised(TypeError())
+
+    def task(error):
+        raised_at(error, says=step)
+
+    with pytest.raises(TwoArguments) as caught:
+        raised_at(KeyError(), says=task)
+    told = failure_of(caught.value).traceback
+    assert [name in told for name in ("in task", "in step", "in raised", "in raised_at")] == [True, True, True, False]
+
+    with pytest.raises(TypeError) as caught:
+        raised_at(KeyError(), says=None)
+    assert "in raised_at" in failure_of(caught.value).traceback
 
 
 def test_a_traceback_shows_no_local_variables():

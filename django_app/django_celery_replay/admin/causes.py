@@ -40,8 +40,8 @@ def sparkline(counts: Mapping[Micros, int], now: Micros) -> SafeString:
         ((number * 4, 20 - height, height) for number, height in enumerate(heights) if height),
     )
     return format_html(
-        '<svg class="replay-spark" viewBox="0 0 {} 20" preserveAspectRatio="xMinYMid" role="img">'
-        "<title>{}</title>{}</svg>",
+        '<svg class="replay-spark" viewBox="0 0 {0} 21" preserveAspectRatio="xMinYMid" role="img">'
+        '<title>{1}</title>{2}<path class="replay-axis" d="M0 20.5H{0}"/></svg>',
         HOURS * 4,
         said_of(counts, now),
         bars,

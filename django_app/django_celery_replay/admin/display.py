@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from celery_replay.clock import SECOND, Micros, as_datetime
 from celery_replay.redaction import redact_text
@@ -21,6 +21,7 @@ from celery_replay.states import Effect, LetterState, Outcome, RowStatus, StepSt
 from ..text import restored
 
 NONE = "-"
+_BREAK = mark_safe(".<wbr>")
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Control characters, and those that turn or hide what stands around them."""
 _NOT_PLAIN = re.compile(f"{_UNSEEN.pattern}|[\ud800-\udfff]")
@@ -112,6 +113,11 @@ def label(tone: str, sign: str, text: str) -> SafeString:
     return format_html(
         '<span class="replay-badge replay-{}"><span aria-hidden="true">{}</span> {}</span>', tone, sign, text
     )
+
+
+def dotted(text: str | None) -> SafeString:
+    """Return a dotted name for a list: it may break at its dots, so that a long one leaves room for the rest."""
+    return format_html_join(_BREAK, "{}", ((part,) for part in column(text).split(".")))
 
 
 def two_lines(first: str, second: str) -> SafeString:

@@ -26,7 +26,7 @@ from ..text import token
 from . import histories
 from .causes import cause, first_hour, said_of, sparkline
 from .commands import menu
-from .display import NONE, column, moment, short_moment, shown, told, two_lines, word
+from .display import NONE, column, dotted, moment, short_moment, shown, told, two_lines, word
 from .filters import ReasonFilter, TaskFilter, UnresolvedFilter
 from .frozen import BOUND
 from .pages import RecordAdmin
@@ -95,7 +95,7 @@ class LetterGroupAdmin(RecordAdmin):
     @admin.display(description="Task")
     def task(self, row: models.LetterGroup) -> str:
         """Return the task's name."""
-        return column(row.operation)
+        return dotted(row.operation)
 
     @admin.display(description="24 hours")
     def trend(self, row: Any) -> str:

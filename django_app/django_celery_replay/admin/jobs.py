@@ -17,7 +17,7 @@ from .. import models
 from ..tables import JOBS
 from ..text import token
 from . import payloads, timelines
-from .display import NONE, badge, column, lasting, short_moment, shown, stored_badge, stored_word
+from .display import NONE, badge, column, dotted, lasting, short_moment, shown, stored_badge, stored_word
 from .facts import Group, attempt_lines, evidence, failure, ownership, step_lines, timing
 from .filters import JobStatus, TaskFilter, TimeFilter
 from .pages import RecordAdmin
@@ -44,7 +44,7 @@ class ProcessedJobAdmin(RecordAdmin):
     @admin.display(description="Task")
     def task(self, row: models.ProcessedJob) -> str:
         """Return the task's name."""
-        return column(row.operation)
+        return dotted(row.operation)
 
     @admin.display(description="Status")
     def state(self, row: models.ProcessedJob) -> str:

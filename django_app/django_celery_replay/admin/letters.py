@@ -24,7 +24,7 @@ from ..tables import LETTERS
 from .commands import commands, menu
 from .deciding import ask, decide
 from .decisions import CHOICES
-from .display import column, short_moment, stored_badge, stored_word, two_lines
+from .display import column, dotted, short_moment, stored_badge, stored_word, two_lines
 from .editing import edit
 from .filters import AssigneeFilter, Effects, GroupFilter, LetterStates, ReasonFilter, TaskFilter, TimeFilter
 from .frozen import BOUND, freeze_rows
@@ -46,7 +46,7 @@ class DeadLetterAdmin(RecordAdmin):
     change_list_template = "admin/django_celery_replay/deadletter_list.html"
     detail_template = "admin/django_celery_replay/deadletter.html"
     ordering = ("-last_failed",)
-    list_display = ("task", "triage", "error", "why", "effects", "owner", "attempts", "last")
+    list_display = ("task", "triage", "error", "why", "last")
     list_filter = (LetterStates, Effects, AssigneeFilter, TaskFilter, ReasonFilter, GroupFilter, TimeFilter)
     search_help_text = "Submission, or its job's key, task id or trace id, or what it begins with."
 
@@ -115,18 +115,13 @@ class DeadLetterAdmin(RecordAdmin):
 
     @admin.display(description="Task")
     def task(self, row: models.DeadLetter) -> str:
-        """Return the task's name."""
-        return column(row.operation)
+        """Return the task's name, and which of its jobs it is."""
+        return two_lines(dotted(row.operation), column(row.key or row.submission, 60))
 
     @admin.display(description="State")
     def triage(self, row: models.DeadLetter) -> str:
-        """Return the state in its colour."""
-        return stored_badge(LetterState, row.state)
-
-    @admin.display(description="Reason")
-    def why(self, row: models.DeadLetter) -> str:
-        """Return the reason in words."""
-        return stored_word(row.reason)
+        """Return the state in its colour, and who looks after it."""
+        return two_lines(stored_badge(LetterState, row.state), column(row.assignee, 30) if row.assignee else "")
 
     @admin.display(description="Error")
     def error(self, row: Any) -> str:
@@ -134,19 +129,15 @@ class DeadLetterAdmin(RecordAdmin):
         return two_lines(column(row.error_type.rpartition(".")[2]), column(row.message_begins, 100))
 
     @admin.display(description="Effect")
-    def effects(self, row: models.DeadLetter) -> str:
-        """Return what was known of its side effects when it was filed."""
-        return stored_badge(Effect, row.effect)
-
-    @admin.display(description="Assigned to")
-    def owner(self, row: models.DeadLetter) -> str:
-        """Return who looks after it."""
-        return column(row.assignee, 30)
+    def why(self, row: models.DeadLetter) -> str:
+        """Return what was known of its side effects when it was filed, and why it was."""
+        return two_lines(stored_badge(Effect, row.effect), stored_word(row.reason))
 
     @admin.display(description="Last failed")
     def last(self, row: models.DeadLetter) -> str:
-        """Return when it failed last."""
-        return short_moment(row.last_failed)
+        """Return when it failed last, and in which of its attempts."""
+        tries = "1 attempt" if row.attempts == 1 else f"{row.attempts:,} attempts"
+        return two_lines(short_moment(row.last_failed), tries)
 
     def details(self, request: HttpRequest, record: Letter) -> Mapping[str, Any]:
         """Return what the page of one letter shows."""

@@ -151,6 +151,7 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             **self.admin_site.each_context(request),
             "title": capfirst(str(title)),
             "subtitle": column(key) if key else "",
+            "about": _about(record) if key else "",
             "record_url": self.url("change", key) if key else "",
             "opts": self.opts,
             "media": self.media,
@@ -194,3 +195,9 @@ class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             pk: the key as it is stored.
         """
         return format_html('<a href="{}">{}</a>', self.url("change", pk, model=model), text)
+
+
+def _about(record: Any) -> str:
+    """Say in words which record it is: an id tells nobody anything."""
+    names = (column(text) for text in (record.operation, getattr(record, "key", None)) if text)
+    return " ".join(names)

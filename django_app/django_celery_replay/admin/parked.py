@@ -17,7 +17,7 @@ from .. import models
 from ..tables import ROWS
 from ..text import token
 from . import histories, payloads
-from .display import NONE, badge, column, moment, short_moment, shown, stored_badge, stored_word, word
+from .display import NONE, badge, column, dotted, moment, short_moment, shown, stored_badge, stored_word, word
 from .filters import ReasonFilter, RowState
 from .freeing import FREE, free
 from .pages import RecordAdmin
@@ -55,7 +55,7 @@ class ParkedJobAdmin(RecordAdmin):
     @admin.display(description="Task")
     def task(self, row: models.ParkedJob) -> str:
         """Return the parked job's task."""
-        return column(row.operation)
+        return dotted(row.operation)
 
     @admin.display(description="State")
     def state(self, row: models.ParkedJob) -> str:
