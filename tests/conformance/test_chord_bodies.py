@@ -216,3 +216,14 @@ def test_a_body_that_waits_for_a_decision_is_not_pruned(store: Store, clock: Clo
     decide(store, BODY, Verb.DISCARDED)
     store.prune()
     assert store.job(BODY) is None
+
+
+@pytest.mark.parametrize("advanced", [False, True], ids=["before its part was counted", "after"])
+def test_a_member_that_died_behind_its_success_files_the_body_unless_its_part_was_counted(
+    store: Store, advanced: bool
+) -> None:
+    closes(store, starts(store, "one", ack=AckMode.LATE_ACKS_LOSS, worker="w", pid=1))
+    if advanced:
+        store.flush(["one"])
+    store.hear(builders.news(submission="one", message=MESSAGE))
+    assert [body.submission for body in store.letters()] == ([] if advanced else [BODY])

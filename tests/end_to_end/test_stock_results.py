@@ -11,7 +11,6 @@ from tests.end_to_end.stage import Stage
 from tests.end_to_end.test_canvas_chords import (  # noqa: F401 - to be run on this stage
     test_a_member_whose_process_dies_is_brought_back_and_counts_once,
     test_the_body_gets_every_result_once,
-    test_the_body_of_a_failed_chord_runs_once_when_it_is_replayed_with_the_results,
 )
 from tests.end_to_end.test_canvas_copies import test_a_header_task_that_comes_twice_counts_once  # noqa: F401
 

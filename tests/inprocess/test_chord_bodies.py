@@ -199,6 +199,16 @@ def test_a_chord_that_ends_well_files_nothing(lab, part, total):
     assert lab.job(result.id).submission == chord_bodies.named(result.id)
 
 
+def test_where_celery_polls_for_the_members_the_body_has_the_same_name(lab, part, total):
+    members = group(part.s(1), part.s(2)).apply_async()
+    lab.get(members)
+    body = total.s().set(task_id="the-body")
+    told = {"result": [member.as_tuple() for member in members]}
+    lab.app.tasks["celery.chord_unlock"].apply((members.id, body), told, throw=True)
+
+    assert lab.settled("the-body").submission == chord_bodies.named("the-body")
+
+
 # Other ends of a member
 
 
