@@ -398,7 +398,8 @@ def _refuse(
             code_version=ask.code_version,
         )
         facts = dead_letters.file(facts, drafted)
-    return _answer(case, Verdict.REFUSED, reason, facts=facts)
+    unfiled = b"" if letter else ask.delivery.message()
+    return evolve(_answer(case, Verdict.REFUSED, reason, facts=facts), unfiled=unfiled)
 
 
 def refusal_json(reason: Reason) -> str:

@@ -33,6 +33,8 @@ class Change:
 
     facts: Facts
     ended: tuple[AttemptRecord, ...] = ()
+    unfiled: bytes = b""
+    """The message of a job that ended without a letter, though Celery tells its chord of a failure."""
 
 
 def alive(job: Job | None, now: Micros) -> bool:

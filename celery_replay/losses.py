@@ -70,11 +70,20 @@ def _died(facts: Facts, news: News, now: Micros) -> Change | None:
     if news.final and _never_opened(facts, news):
         return _turned_away(facts, news, now)
     if not _is_about(facts, news):
-        return None
+        return _canvas_lost(facts, news)
     facts = _freed(facts, now)
     if news.retry_us is not None:
         return _retried(facts, news, now)
     return _lost(facts, now, news.reason, news) if news.final and facts.row is None else Change(facts=facts)
+
+
+def _canvas_lost(facts: Facts, news: News) -> Change | None:
+    """Tell the body of a chord that Celery takes a job for failed which ended well, just before its process died."""
+    job = facts.job
+    if job is None or not job.status.ended or job.canvas_advanced or not (news.final and news.message):
+        return None
+    own = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
+    return Change(facts=facts, unfiled=news.message) if own else None
 
 
 def _exceeded_limit(facts: Facts, news: News, now: Micros) -> Change | None:
@@ -160,20 +169,21 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
     outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
     if job is None and facts.row is None:
         facts = evolve(facts, job=_never_begun(news, outcome, now))
-        return Change(facts=dead_letters.give_back(facts) if news.original else facts)
+        return Change(facts=dead_letters.give_back(facts) if news.original else facts, unfiled=news.message)
     if job is None or job.status.ended or job.generation > news.generation:
         return Change(facts=facts) if facts.row is not row else None
     ours = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
     if alive(job, now) and not ours:
         return None
     ended = (attempt_of(job, outcome, now),) if job.status is Outcome.OPEN else ()
+    job_message = job.message or b""
     job = evolve(
         job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
     )
     facts = evolve(facts, job=evolve(job, canvas_advanced=True))
     replayed = job.original is not None
     facts = dead_letters.give_back(facts) if replayed else dead_letters.resolve(facts, str(outcome))
-    return Change(facts=facts, ended=ended)
+    return Change(facts=facts, ended=ended, unfiled=job_message or news.message)
 
 
 def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:

@@ -12,10 +12,12 @@ from typing import Any
 
 from kombu import serialization as codecs
 
+from .chord_bodies import prepared
 from .clock import Micros
 from .logs import logger_of
 from .records import Row
-from .serialization import pack, unpack
+from .serialization import JSON, pack, unpack
+from .signatures import EMBEDDED
 from .stores.base import Store
 
 logger = logger_of(__name__)
@@ -37,10 +39,7 @@ _OF_THE_WAY = frozenset(
 """Properties that are kept elsewhere, or made anew for each message."""
 _OF_RABBITMQ = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Headers that it writes on the way, delays included; in a message sent anew it takes them for the sign of a cycle."""
-JSON = "application/json"
-"""The only content that is ever decoded again."""
 _FIXED = (str, bytes, int, float, bool, type(None))
-EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
 def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> bytes:
@@ -62,10 +61,11 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[st
     encode = partial(codecs.dumps, serializer=_serializer(fields, serializer))
     canvas = {name: fields.get(name) for name in EMBEDDED}
     content_type, content_encoding, payload = encode((tuple(args), dict(kwargs), canvas))
-    bare = None
+    bare, bodies = None, []
     if content_type != JSON and any(canvas.values()):
-        # Of a body that is never decoded again nothing can be taken off later.
+        # Of a body that is never decoded again nothing can be taken off later, and nothing taken out.
         bare = _text(encode((tuple(args), dict(kwargs), dict.fromkeys(EMBEDDED)))[2])
+        bodies = prepared(canvas, encode)
     info = fields.get("delivery_info") or {}
     return pack(
         {
@@ -74,6 +74,7 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[st
             "headers": headers,
             "body": _text(payload),
             "bare": bare,
+            **({"bodies": bodies} if bodies else {}),
             "content_type": content_type,
             "content_encoding": content_encoding,
             "exchange": info.get("exchange") or "",

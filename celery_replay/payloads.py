@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .arguments import Parameters, named
-from .parking import JSON
 from .redaction import REDACTED, is_secret, redact
 from .redaction.data import DEEPEST
 from .runtime import Runtime
-from .serialization import unpack
+from .serialization import JSON, unpack
 
 NOT_OURS = "It is in a format of another version."
 NOT_JSON = "Only JSON is decoded here."

@@ -20,6 +20,7 @@ from celery.exceptions import (
 from celery.worker.request import Request
 
 from . import headers
+from .chord_bodies import waiting_for
 from .clock import micros, wall
 from .losses import News
 from .older_celery import announces_limits_twice, loss_of, retries_when_lost
@@ -116,6 +117,11 @@ class ReplayRequest(Request):
         return most is None or self._context.retries < most
 
     @property
+    def _holds_up(self) -> bool:
+        """Does the body of a chord wait for it?"""
+        return bool(self._context.chord or waiting_for({"chain": self._context.chain}))
+
+    @property
     def _process(self) -> int:
         """The attempt's process; in pools that don't fork, Celery's `worker_pid` may name a greenlet."""
         return (self.worker_pid or 0) if forking.get(plain_app(self._app), True) else os.getpid()
@@ -178,7 +184,8 @@ class ReplayRequest(Request):
                 **more,
             )
             # Of a delivery that has come to its end like this the store may not even have heard.
-            announce(self._app, item, self._message if final and error is not None else None)
+            needed = final and (error is not None or self._holds_up)
+            announce(self._app, item, self._message if needed else None)
         except Exception:
             observe_failure("news")
 

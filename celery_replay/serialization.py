@@ -19,6 +19,8 @@ from .exceptions import ResultUnavailable
 FINGERPRINT_TAG = "b1"
 """Names how fingerprints are made. Those with different tags are never compared."""
 
+JSON = "application/json"
+"""The only content of messages that is ever decoded again."""
 TEXT_LIMIT = 20_000
 _ADDRESS = re.compile(r"(<[^<>]*) at 0x[0-9a-fA-F]+>")
 _BYTES_ADDRESS = re.compile(_ADDRESS.pattern.encode())

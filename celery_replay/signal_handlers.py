@@ -10,13 +10,14 @@ from typing import Any
 
 from celery import current_app
 from celery import signals as celery_signals
+from celery._state import get_current_task
 
 from . import headers, runtime
 from .attempts import Attempt, current_attempt
+from .chord_bodies import named
 from .clock import moment, new_id, wall
 from .failures import failure_json
 from .headers import Stamp
-from .serialization import digest
 from .signals import observe_failure
 from .signatures import frozen_id, parts_of
 from .states import Outcome, Reason
@@ -113,12 +114,18 @@ def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | N
 def _submission(name: str, table: dict[str, Any], attempt: Attempt | None) -> str:
     """Name a job: at random from outside or a body, by derivation from the tracer, whose work may be done again."""
     by_tracer = attempt is not None and attempt.closed is not None
-    body = sending.get() or (attempt.request.chord if attempt is not None and by_tracer else None)
+    body = sending.get() or (attempt.request.chord if attempt is not None and by_tracer else _unlocking())
     task_id = table.get("id")
     if body and task_id and task_id in map(frozen_id, parts_of(body)):
         # Whichever member comes last publishes the body: its tasks are named by what all of them know.
-        return digest("chord", str(task_id))
+        return named(task_id)
     return attempt.derived_submission(name) if attempt is not None and by_tracer else new_id()
+
+
+def _unlocking() -> Any:
+    """Return the chord's body for which Celery's own task waits, where a result backend does not count parts."""
+    task = get_current_task()
+    return task.request.args[1] if task is not None and task.name == "celery.chord_unlock" else None
 
 
 def _identify(name: str, body: Any) -> tuple[str, str | None]:
@@ -157,7 +164,7 @@ def failure_announced(sender: Any = None, exception: BaseException | None = None
     if attempt.closed in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED) and exception is not None:
         failure = attempt.failure(exception, Reason.RESULT_LOST)
         attempt.recorder.record("result_lost", status="fail", attributes={"error": failure.type})
-        attempt.runtime.store.amend(attempt.submission, failure, failure_json(failure))
+        attempt.runtime.store.amend(attempt.submission, failure, failure_json(failure), attempt.delivery.message())
     attempt.canvas_advanced()
 
 

@@ -246,6 +246,8 @@ class Verb(Word):
     """By itself: the job or its replay succeeded."""
     FAILED_AGAIN = "failed_again"
     """By itself: the replay failed."""
+    CHORD_FAILED = "chord_failed"
+    """By itself: a chord's member failed, so its body is not run; each one's letter names the other."""
 
 
 class Reason(Word):
@@ -311,6 +313,8 @@ class Reason(Word):
     """A retry was published, and its message never came."""
     RESULT_LOST = "result_lost"
     """The job is done, but Celery could not store its result."""
+    CHORD_FAILED = "chord_failed"
+    """It is the body of a chord, and is not run: a member of that failed."""
 
 
 class Category(Word):

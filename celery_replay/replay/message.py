@@ -13,8 +13,8 @@ from kombu.utils.json import dumps
 from .. import headers
 from ..exceptions import ReplayError
 from ..headers import Stamp
-from ..parking import EMBEDDED, JSON
-from ..serialization import pack, safe_text, unpack
+from ..serialization import JSON, pack, safe_text, unpack
+from ..signatures import EMBEDDED
 
 _OF_THE_ORIGINAL = {
     "retries": 0,

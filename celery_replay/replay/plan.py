@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import dead_letters
-from ..parking import JSON
+from .. import chord_bodies, dead_letters
+from ..chord_bodies import RESULTS
 from ..policy import TaskPolicy
 from ..records import Letter, evolve
 from ..runtime import Runtime
+from ..serialization import JSON
 from ..states import Effect, LetterState, Replays, Verb, Word
 from . import message as messages
 from .binding import Binding, compare
@@ -26,6 +27,8 @@ class Hindrance(Word):
     """Its message was not kept, or what has to be taken off it can't be."""
     UNREGISTERED = "unregistered"
     """Its task is not known here."""
+    RESULTS = "results"
+    """It is the body of a chord that failed: what the members returned has to be put into its payload first."""
     SIGNATURE = "signature"
     """Its payload would mean something else today, or nothing."""
     CHANGED = "changed"
@@ -146,9 +149,14 @@ def _fitted(runtime: Runtime, item: Item, options: Options) -> Item:
         payload.args,
         payload.kwargs,
     )
-    notes = (*_canvas_notes(kept["headers"], payload.canvas, options), *_rule_notes(runtime.policy(task), item))
+    notes = (*_canvas_notes(letter, kept["headers"], payload.canvas, options), *_rule_notes(runtime.policy(task), item))
     item = evolve(item, binding=binding, notes=notes)
+    if RESULTS in (*payload.args, *payload.kwargs.values()):
+        return evolve(item, hindrance=Hindrance.RESULTS, said=_RESULTS_LACK)
     return evolve(item, hindrance=Hindrance.SIGNATURE, said=binding.problem) if binding.problem else item
+
+
+_RESULTS_LACK = f"its chord failed, so it has no results to work on: mend its payload, where {RESULTS!r} stands"
 
 
 def _rule_notes(policy: TaskPolicy, item: Item) -> Iterable[str]:
@@ -156,9 +164,13 @@ def _rule_notes(policy: TaskPolicy, item: Item) -> Iterable[str]:
         yield 'its task does not say whether it may run twice: declare replay="safe", "confirm" or "never"'
 
 
-def _canvas_notes(fields: Mapping[str, Any], canvas: Mapping[str, Any], options: Options) -> Iterable[str]:
+def _canvas_notes(
+    letter: Letter, fields: Mapping[str, Any], canvas: Mapping[str, Any], options: Options
+) -> Iterable[str]:
     if canvas.get("chord") or fields.get("group"):
         yield "it was a part of a group or chord, which its replay can't bring back: that counted the failure"
+    for body in chord_bodies.of(letter.message):
+        yield f"the body of its chord has a letter of its own, to be replayed when this is done: {body.submission}"
     rest = [name for name in ("callbacks", "errbacks", "chain") if canvas.get(name)]
     if rest and options.with_canvas:
         yield f"sends on: {', '.join(rest)}"

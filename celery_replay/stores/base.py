@@ -138,12 +138,17 @@ class Store(Readable, Triage):
         if advanced or chunks or steps or calm:
             self._atomically(lambda unit: _flush(unit, advanced, chunks, steps, calm))
 
-    def amend(self, submission: str, failure: Failure, failure_json: str) -> None:
-        """Record that Celery announced a failure for a job that had closed well."""
+    def amend(self, submission: str, failure: Failure, failure_json: str, message: bytes = b"") -> None:
+        """Record that Celery announced a failure for a job that had closed well.
+
+        Args:
+            message: the job's: the body of its chord, if it has one, is not run.
+        """
 
         def step(unit: Unit) -> None:
             facts = facts_of(unit, submission, None)
-            save(unit, facts, Change(facts=lifecycle.amend_failure(facts, failure, failure_json, unit.now)))
+            after = lifecycle.amend_failure(facts, failure, failure_json, unit.now)
+            save(unit, facts, Change(facts=after, unfiled=message if after is not facts else b""))
 
         self._atomically(step)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
-from .. import dead_letters
+from .. import chord_bodies, dead_letters
 from ..clock import SECOND, Micros
 from ..facts import Change, Facts
 from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
@@ -164,6 +164,9 @@ def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()
         entry = dead_letters.happened(before.letter, after.letter, unit.now)
         if entry is not None:
             unit.put(entry)
+    if after.job is not None:
+        message = change.unfiled or _newly_filed(before.letter, after.letter)
+        _file_bodies(unit, after.job, message, filed=not change.unfiled)
     also: tuple[Record, ...] = (*change.ended, *chunks)
     for record in also:
         unit.put(record)
@@ -175,6 +178,35 @@ def _marked(before: Facts, after: Facts) -> Facts:
     if job is None or letter is None or letter == before.letter or letter.submission != job.submission:
         return after
     return evolve(after, job=evolve(job, letter=letter.state.unresolved))
+
+
+def _newly_filed(before: Letter | None, after: Letter | None) -> bytes:
+    """Return a letter's message, the first time that there is one."""
+    return b"" if after is None or (before is not None and before.message) else after.message
+
+
+def _file_bodies(unit: Unit, member: Job, message: bytes, *, filed: bool = True) -> None:
+    """File the bodies of a failed job's chords, once each, however many members fail.
+
+    Args:
+        message: the job's.
+        filed: it has a letter of its own.
+    """
+    for body in chord_bodies.of(message) if message else ():
+        job = unit.job(body.submission)
+        new = job is None
+        if job is None:
+            job = chord_bodies.unrun(body, member, unit.now)
+            unit.put(job)
+            put_letter(unit, None, chord_bodies.letter(body, job, member, unit.now))
+        elif not job.letter:
+            # It was sent after all, or somebody has decided about it.
+            continue
+        for entry in chord_bodies.entries(body, member, unit.now, filed=filed):
+            unit.put(entry)
+        if new:
+            # It may be a member itself.
+            _file_bodies(unit, job, body.message)
 
 
 def put_letter(unit: Unit, before: Letter | None, letter: Letter) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from django.db import Error, connections, router
 
-from celery_replay import admission, lifecycle
+from celery_replay import admission, chord_bodies, lifecycle
 from celery_replay.admission import Admission, Ask
 from celery_replay.clock import Micros
 from celery_replay.exceptions import StoreError, StoreUnavailable
@@ -196,6 +196,8 @@ class DjangoStore(Store):
             return False
         closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
         if not (closing.accepted and closing.ended) or closing.facts.row is not None:
+            return False
+        if closing.facts.letter is not None and chord_bodies.of(closing.facts.letter.message):
             return False
         statement = self._shortcuts.close(job, closing.facts, ending.steps, chunks)
         return statement is not None and self._decide(*statement) is not None

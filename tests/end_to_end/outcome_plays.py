@@ -15,8 +15,8 @@ from kombu.exceptions import OperationalError
 from celery_replay.records import Job, Letter
 from celery_replay.runtime import runtime_of
 from celery_replay.serialization import unpack
-from celery_replay.states import Outcome
-from tests.end_to_end.outcomes import Cell, attempts, canvas
+from celery_replay.states import Outcome, Reason
+from tests.end_to_end.outcomes import Cell, attempts, canvas, counted
 from tests.end_to_end.stage import PATIENCE_S, Stage, fresh, wait_for
 from tests.end_to_end.wire import Wire, put, take
 from tests.support.remote import Remote
@@ -105,7 +105,7 @@ class Sent:
 class Seen:
     """What became of it."""
 
-    said: tuple[str, str, str, str]
+    said: tuple[str, str, str, str, str]
     """As the table has it."""
     job: Job | None
     letter: Letter | None
@@ -302,6 +302,7 @@ def seen(app: Any, sent: Mapping[Cell, Sent], effects: Mapping[tuple[str, str], 
     """Look at what became of jobs."""
     store = runtime_of(app).store
     letters = {letter.submission: letter for letter in store.letters(limit=100_000)}
+    bodies = [letter for letter in letters.values() if letter.reason is Reason.CHORD_FAILED]
     by_id: dict[str, list[Job]] = {}
     for job in store.find_jobs(limit=100_000):
         # Without an id, a message is known by its body alone.
@@ -314,12 +315,13 @@ def seen(app: Any, sent: Mapping[Cell, Sent], effects: Mapping[tuple[str, str], 
         ]
         assert len(jobs) <= 1, jobs
         own = {path[1:]: count for (path, reference), count in effects.items() if reference == one.reference}
+        body = counted([_told(letter) for letter in bodies if one.reference.encode() in unpacked(letter)])
         if not jobs:
-            return Seen(("", "", "", canvas(own)), None, None)
+            return Seen(("", "", "", canvas(own), body), None, None)
         job = jobs[0]
         ended = [str(attempt.outcome) for attempt in store.attempts(job.submission)]
         letter = letters.get(job.submission)
-        return Seen((attempts(ended), _status(job), _told(letter), canvas(own)), job, letter)
+        return Seen((attempts(ended), _status(job), _told(letter), canvas(own), body), job, letter)
 
     return {cell: look(one) for cell, one in sent.items()}
 

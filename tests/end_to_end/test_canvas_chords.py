@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from celery import chord, group
 
-from celery_replay.states import Outcome
+from celery_replay.states import Outcome, Reason
 from tests.end_to_end.stage import Stage, fresh, references, wait_for
+from tests.end_to_end.test_triage_commands import Typist
 from tests.support.versions import needs
 
 Members = list[tuple[Any, ...]]
@@ -258,6 +259,27 @@ def test_a_chord_that_fails_tells_its_error_callback_and_files_a_letter_for_each
     assert [canvas.effects(name) for name in names] == [1] * 4
     letters = [letter.error_message for letter in canvas.all_letters() if letter.error_message in names]
     assert sorted(letters) == sorted(names[:failing])
+    assert [letter.reason for letter in canvas.letters(task_id)] == [Reason.CHORD_FAILED]
+
+
+def test_the_body_of_a_failed_chord_runs_once_when_it_is_replayed_with_the_results(canvas: Stage) -> None:
+    body, error, *names = references(5)
+    members: Members = [("broken", names[0]), ("done", names[1], 1), ("done", names[2], 2)]
+    task_id = canvas.web(_chord, members, body, error)
+    wait_for(lambda: canvas.effects(error), "error callback")
+    canvas.settle()
+    typist = Typist(canvas, "celery")
+
+    found = [letter for letter in typist.reads("dlq list --task gather") if letter["task_id"] == task_id]
+    ((letter_id, reason),) = [(letter["id"], letter["reason"]) for letter in found]
+    assert reason == "chord_failed"
+    typist.types(f"dlq edit {letter_id} --set values=[0,1,2] --because", "the first was done by hand")
+    (ended,) = typist.reads(f"dlq replay {letter_id} --because mended --yes --wait")
+
+    assert ended["verdict"] == "resolved"
+    assert canvas.result(ended["task_id"]) == [0, 1, 2]
+    assert (canvas.effects(body), canvas.effects(error)) == (1, 1)
+    assert canvas.letters(task_id) == []
 
 
 def test_a_body_that_fails_is_one_letter(canvas: Stage) -> None:
