@@ -18,7 +18,7 @@ from . import dead_letters, headers
 from .clock import Micros, new_id
 from .headers import Stamp
 from .records import HistoryEntry, Job, Letter
-from .serialization import JSON, digest, pack, safe_text, unpack
+from .serialization import JSON, canonical_json, digest, pack, safe_text, unpack
 from .signatures import EMBEDDED, first_of, frozen_id, parts_of
 from .states import Outcome, Reason, Verb
 
@@ -158,6 +158,7 @@ def unrun(body: Body, member: Job, now: Micros) -> Job:
         causation_id=member.submission,
         status=Outcome.LOST,
         letter=True,
+        failure=canonical_json({"type": "", "message": _why(member), "reason": Reason.CHORD_FAILED}),
         started_at=now,
         closed_at=now,
         keep_until=member.keep_until,

@@ -308,6 +308,7 @@ def story(job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord] =
     if job.published_at and not any(event.name == "published" for event in known):
         known.append(Event(name="published", at=job.published_at, attempt=known[0].attempt if known else job.nonce))
     known += [event for attempt in attempts if attempt.note for event in _unsaid(attempt, known)]
+    known += _never_sent(job) if not known else ()
     known.sort(key=lambda event: event.at)
     began = dict.fromkeys(event.attempt for event in known if event.name in ("received", "started"))
     numbers = {attempt: number for number, attempt in enumerate(began, 1)}
@@ -358,6 +359,14 @@ def _without_copies(events: Iterable[Event]) -> list[Event]:
             seen.add(event.at)
         kept.append(event)
     return kept
+
+
+def _never_sent(job: Job) -> Iterable[Event]:
+    """Tell from its record why a job has no event: not even its message was published."""
+    if job.status is Outcome.LOST and job.failure:
+        told = json.loads(job.failure)
+        name, said = told.get("reason") or str(job.status), {"message": told.get("message")}
+        yield Event(name=name, at=job.started_at, status="fail", attributes=said)
 
 
 def _unsaid(attempt: AttemptRecord, known: Iterable[Event]) -> Iterable[Event]:

@@ -6,6 +6,7 @@ import pytest
 from celery import chain, chord, group
 
 from celery_replay import Outcome, chord_bodies
+from celery_replay.cli.timeline import draw
 from celery_replay.dead_letters import Decision
 from celery_replay.replay import message as messages
 from celery_replay.replay.fitting import changed
@@ -56,6 +57,7 @@ def test_however_many_members_fail_the_body_has_one_letter(lab, part, total, num
     assert body.error_message == f"not run because member {part.name} {first} of its chord failed"
     assert body.correlation_id == lab.job(first).correlation_id
     assert lab.job(result.id).status is Outcome.LOST
+    assert list(draw(lab.job(result.id), lab.events(result.id)))[-1].endswith(body.error_message)
     assert lab.log == []
 
 
