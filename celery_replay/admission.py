@@ -278,7 +278,9 @@ def _run(case: Case) -> Admission:
     )
     row = facts.row
     if row is not None and row.status is RowStatus.TAKEN:
-        row = evolve(row, subject=job.identity, wake_at=now + ask.lease_us)
+        # Early acknowledgement means that a body which died does not run again: not by our row either.
+        early = ask.ack is AckMode.EARLY
+        row = None if early else evolve(row, subject=job.identity, wake_at=now + ask.lease_us)
     facts = evolve(facts, job=job, row=row)
     return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
 

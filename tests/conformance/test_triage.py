@@ -13,7 +13,7 @@ from celery_replay.dead_letters import Decision
 from celery_replay.exceptions import TriageRefused
 from celery_replay.records import Failure, Letter
 from celery_replay.serialization import pack
-from celery_replay.states import AckMode, Effect, LetterState, Outcome, RowStatus, StepState, Verb
+from celery_replay.states import AckMode, Effect, LetterState, Outcome, Reason, RowStatus, StepState, Verb
 from celery_replay.stores.base import Store
 from celery_replay.stores.units import HOUR
 from tests.conformance.callers import claims, closes, opens, runs, step, stored
@@ -216,10 +216,21 @@ def test_what_changes_no_record_is_written_down_all_of_it(store: Store) -> None:
 def test_a_replay_that_dies_is_sent_again_by_the_steward(store: Store, clock: Clock) -> None:
     fails(store, "a")
     begins(store, "a", "a2")
-    runs(store, "a2", claim="a", original="a", ack=AckMode.EARLY)
+    runs(store, "a2", claim="a", original="a", ack=AckMode.LATE)
     clock.now += 61 * SECOND
     assert [row.submission for row in store.release_due()] == ["a2"]
     assert letter(store, "a").state is LetterState.REPLAY_PENDING
+
+
+def test_a_replay_that_was_acknowledged_early_and_dies_gives_its_letter_back(store: Store, clock: Clock) -> None:
+    fails(store, "a")
+    begins(store, "a", "a2")
+    runs(store, "a2", claim="a", original="a", ack=AckMode.EARLY)
+    clock.now += 61 * SECOND
+    assert store.release_due() == []
+    store.reap()
+    (kept,) = store.letters()
+    assert (kept.submission, kept.state, kept.reason) == ("a", LetterState.OPEN, Reason.WORKER_LOST)
 
 
 @pytest.mark.parametrize("key", [None, "key"])

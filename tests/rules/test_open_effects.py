@@ -47,6 +47,16 @@ def test_an_admitted_row_is_taken_and_looked_at_when_the_lease_ends() -> None:
     assert (after.status, after.wake_at, after.revision) == (RowStatus.TAKEN, NOW + ask().lease_us, 3)
 
 
+def test_a_row_does_not_bring_back_what_was_acknowledged_early() -> None:
+    stored = facts(lapsed(), row=row(status=RowStatus.SENT))
+    answer = admit(stored, ask(ack=AckMode.EARLY), NOW)
+    assert answer.verdict is Verdict.RUN
+    assert answer.facts.row is None
+    assert _job(answer.facts.job).message
+    later = row(status=RowStatus.SENT, generation=1)
+    assert admit(facts(lapsed(), row=later), ask(ack=AckMode.EARLY), NOW).facts.row == later
+
+
 def test_a_row_that_a_later_delivery_takes_carries_that_delivery() -> None:
     after = admit(facts(lapsed(), row=row(generation=0)), ask(generation=1), NOW).facts.row
     assert after is not None
