@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -479,18 +479,8 @@ class Attempt:
             self.recorder.record("dead_lettered")
 
 
-_carried: ContextVar[Attempt | None] = ContextVar("celery_replay_attempt", default=None)
-"""For threads of a body that were given its context."""
-
-
-@contextmanager
-def carried(attempt: Attempt) -> Iterator[None]:
-    """Let the context know the attempt, so that a copy of it in another thread does."""
-    token = _carried.set(attempt)
-    try:
-        yield
-    finally:
-        _carried.reset(token)
+carried: ContextVar[Attempt | None] = ContextVar("celery_replay_attempt", default=None)
+"""The attempt whose body runs, for threads of that body which run in a copy of its context."""
 
 
 def current_attempt() -> Attempt | None:
@@ -503,7 +493,7 @@ def current_attempt() -> Attempt | None:
         found: Attempt | None = vars(task.request).get("replay_attempt")
         if found is not None:
             return found
-    return _carried.get()
+    return carried.get()
 
 
 def refuse_strays(step: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -219,8 +218,8 @@ def _body(attempt: Attempt, admission: Admission) -> Any:
             attempt.recorder.record("verified", attributes={"effect": "found"})
             return found
     if policy.atomic:
-        return _watched(attempt, lambda: _atomic(attempt, policy.atomic))
-    return _watched(attempt, lambda: attempt.task.run(*attempt.args, **attempt.kwargs))
+        return _atomic(attempt, policy.atomic)
+    return _watched(attempt)
 
 
 def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
@@ -242,7 +241,8 @@ def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
             result = _marked_result(markers[aliases[0]])
         else:
             stack.enter_context(target.without_writes_to(attempt.committed))
-            result = attempt.task.run(*attempt.args, **attempt.kwargs)
+            # Within the transactions: what is refused here must leave no marker.
+            result = _watched(attempt)
             for marker in markers.values():
                 if not marker.done:
                     marker.complete(result_json(result))
@@ -258,12 +258,12 @@ def _marked_result(marker: Marker) -> Any:
     return result_value(marker.result)
 
 
-def _watched(attempt: Attempt, body: Callable[[], Any]) -> Any:
-    """Refuse success to a body whose transaction was rolled back without an error."""
+def _watched(attempt: Attempt) -> Any:
+    """Run the body; refuse success to it where a transaction of its was rolled back without an error."""
     if getattr(attempt.task, "replay_target", None) is None:
-        return body()
+        return attempt.task.run(*attempt.args, **attempt.kwargs)
     with target_of(attempt.task).watch() as watch:
-        result = body()
+        result = attempt.task.run(*attempt.args, **attempt.kwargs)
     if watch.seen:
         attempt.recorder.record("rolled_back_quietly", status="fail")
         if not attempt.policy.allow_rollback:

@@ -69,8 +69,11 @@ class ReplayTask(Task):
             return self.run(*args, **kwargs)
         attempt = Attempt(runtime, self, request, args, kwargs)
         request.replay_attempt = attempt
-        with carried(attempt):
+        token = carried.set(attempt)
+        try:
             return execute(attempt)
+        finally:
+            carried.reset(token)
 
     def apply_async(self, *args: Any, **kwargs: Any) -> Any:
         """Publish a call, as Celery does; the key is computed on the way."""

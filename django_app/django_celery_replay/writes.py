@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from celery_replay.exceptions import HalfCommitted, StepWrites
@@ -71,7 +72,9 @@ def _refusing(aliases: Iterable[str], error: Callable[[str, str], Exception]) ->
 
     with ExitStack() as stack:
         for alias in aliases:
-            stack.enter_context(connections[alias].execute_wrapper(execute))
+            # One whose driver is missing can't be written to either.
+            with suppress(ImproperlyConfigured):
+                stack.enter_context(connections[alias].execute_wrapper(execute))
         yield
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 
-from celery_replay.exceptions import FenceRefused, VersionConflict
-from celery_replay.states import Category, Outcome
+from celery_replay.exceptions import FenceRefused, RolledBack, VersionConflict
+from celery_replay.states import Category, Outcome, Reason
 from django_celery_replay import fenced_update, register_fence, versioned_update
 from django_celery_replay.models import Fence
 from tests.django_store.shop import Shop
@@ -60,3 +62,42 @@ def test_a_lost_race_is_a_conflict_in_the_trace_and_in_the_letter(shop: Shop, bu
     expected = {"row": "django_celery_replay.Fence order", "expected": 2, "found": 3}
     assert (told.resource_version, told.attributes) == ("2", expected)
     assert shop.letter().category is Category.CONCURRENCY
+
+
+# Transactions that did not stay
+
+
+def swallow(alias: str) -> None:
+    with transaction.atomic(using=alias):
+        Fence.objects.using(alias).create(name="order", token=1)
+        with suppress(IntegrityError):
+            Fence.objects.using(alias).create(name="order", token=2)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_body_whose_transaction_was_rolled_back_quietly_has_failed(shop: Shop, business: str, atomic: bool) -> None:
+    """The record must not say that it is done: the next submission runs."""
+    bodies = iter([swallow, lambda alias: Fence.objects.using(alias).create(name="order", token=3)])
+
+    @shop.task(idempotency_key="ship", on_incomplete="resume", **({"atomic": business} if atomic else {}))
+    def ship(self: Any) -> str:
+        next(bodies)(business)
+        return "shipped"
+
+    with pytest.raises(RolledBack):
+        ship.apply().get()
+    assert (shop.job().status, shop.letter().reason) == (Outcome.ROLLED_BACK, Reason.ROLLED_BACK)
+    assert not Fence.objects.using(business).exists()
+    assert ship.apply().get() == "shipped"
+    assert Fence.objects.using(business).get().token == 3
+
+
+def test_a_task_may_allow_it(shop: Shop, business: str) -> None:
+    @shop.task(idempotency_key="ship", allow_rollback=True)
+    def ship(self: Any) -> str:
+        swallow(business)
+        return "shipped"
+
+    assert ship.apply().get() == "shipped"
+    assert "rolled_back_quietly" in shop.events()
+    assert shop.job().status is Outcome.SUCCEEDED

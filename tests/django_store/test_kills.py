@@ -93,6 +93,7 @@ def lived(
     return plan, json.loads(done.stdout)
 
 
+@pytest.mark.xdist_group("kills")
 @pytest.mark.timeout(120 + KILLS)
 @pytest.mark.parametrize("name", KINDS)
 def test_effect_and_marker_are_there_once_or_neither_is(name: str, lived: Any) -> None:

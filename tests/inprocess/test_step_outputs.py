@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_replay import ConfigurationError, step
 from celery_replay.states import StepState
@@ -106,6 +107,29 @@ def test_within_one_attempt_no_output_is_lost(lab):
 
     assert lab.get(ship.delay()) is True
     assert lab.log == ["bought"]
+
+
+def test_a_time_limit_that_hits_while_an_output_is_encoded_does_not_undo_the_effect(lab):
+    def encode(value):
+        if lab.log.count("encoding") == 0:
+            lab.log.append("encoding")
+            raise SoftTimeLimitExceeded
+        return value
+
+    @step(side_effect=True, key="charge", encode=encode, decode=str, verify=lambda: "found")
+    def charge():
+        lab.log.append("charged")
+        return "charged"
+
+    @lab.task(bind=True, max_retries=1, on_incomplete="resume")
+    def pay(self):
+        try:
+            return charge()
+        except SoftTimeLimitExceeded:
+            raise self.retry(countdown=0) from None
+
+    assert lab.get(pay.delay()) == "found"
+    assert lab.log == ["charged", "encoding"]
 
 
 @pytest.mark.parametrize("options", [{"encode": str}, {"decode": str}])
