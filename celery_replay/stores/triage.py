@@ -10,7 +10,7 @@ from .. import dead_letters, tombstones
 from ..clock import Micros
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
-from ..lifecycle import PUBLISHING_US
+from ..facts import PUBLISHING_US
 from ..records import Chunk, Job, Letter, Row, evolve
 from ..states import Reason, RowStatus, Verb
 from .units import Unit, put_letter
