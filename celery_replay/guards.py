@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .attempts import current_attempt
+from .current import current_attempt
 from .exceptions import FenceRefused, VersionConflict
 
 
