@@ -15,7 +15,7 @@ from .clock import Micros
 from .exceptions import JobError, JobExpired, KeyConflict, KeyFailed, PoisonJob, UnknownOutcome
 from .facts import Change, Delivery, Facts, Place, alive, died, park, reserved
 from .records import AttemptRecord, Job, Row, evolve
-from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
+from .states import AckMode, Category, LeaseEnd, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
         now: the store's clock.
     """
     answer = _decide(Case(facts=facts, ask=ask, now=now))
-    return _out_of_line(facts, answer, now) if ask.resources else answer
+    return _let_others(facts, answer, now) if ask.resources else answer
 
 
 def _decide(case: Case) -> Admission:
@@ -128,13 +128,18 @@ def _decide(case: Case) -> Admission:
     return _run(case)
 
 
-def _out_of_line(before: Facts, answer: Admission, now: Micros) -> Admission:
-    """Let those go on who stood behind a delivery that had its turn, and does not take it."""
-    row = answer.facts.row
-    stood = before.row is not None and before.row.in_line
-    if not stood or answer.verdict is Verdict.RUN or (row is not None and row.in_line):
+def _let_others(before: Facts, answer: Admission, now: Micros) -> Admission:
+    """Let others have what a delivery does not take: its turn in line, and what an attempt that died had leased."""
+    job, row, places = answer.facts.job, answer.facts.row, answer.facts.places
+    if answer.verdict is Verdict.RUN:
         return answer
-    places = tuple(leases.pass_on(place, now) for place in answer.facts.places)
+    if job is not None and job.status.ended:
+        left = {place.lease.nonce for place in places if place.lease.submission == job.submission} - {""}
+        for nonce in left:
+            places = leases.let_go(places, nonce, LeaseEnd.LAPSED, now)
+    stood = before.row is not None and before.row.in_line
+    if stood and not (row is not None and row.in_line):
+        places = tuple(leases.pass_on(place, now) for place in places)
     return evolve(answer, facts=evolve(answer.facts, places=places))
 
 

@@ -106,16 +106,17 @@ def let_go(unit: Unit, submission: str, nonce: str, end: LeaseEnd) -> Sequence[R
     """End all leases of an attempt that is over; return who was called."""
     held = [lease.resource for lease in unit.leases_of(submission) if lease.nonce == nonce]
     places = places_of(unit, held, submission)
-    return _save_all(unit, places, leases.let_go(places, nonce, end, unit.now))
+    return save_all(unit, places, leases.let_go(places, nonce, end, unit.now))
 
 
 def pass_on(unit: Unit, resources: Sequence[str], submission: str) -> Sequence[Row]:
     """Let those go on who stand behind a job that does not come when it is called; return who was called."""
     places = places_of(unit, resources, submission)
-    return _save_all(unit, places, tuple(leases.pass_on(place, unit.now) for place in places))
+    return save_all(unit, places, tuple(leases.pass_on(place, unit.now) for place in places))
 
 
-def _save_all(unit: Unit, before: tuple[Place, ...], after: tuple[Place, ...]) -> Sequence[Row]:
+def save_all(unit: Unit, before: tuple[Place, ...], after: tuple[Place, ...]) -> Sequence[Row]:
+    """Write what became of resources; return who was called."""
     old, new = Facts(places=before), Facts(places=after)
     for one, other in zip(before, after, strict=True):
         _save(unit, one, other)
