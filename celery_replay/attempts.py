@@ -274,7 +274,7 @@ class Attempt:
         failure = self.failure(error, reason_of(outcome, error)) if error is not None and outcome.failing else None
         self._record_end(outcome, failure, error, result)
         if not self._ownership_lost:
-            self.resources.tell("lease_released", self.recorder)
+            self.resources.released(self.recorder)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
         return Ending(
@@ -339,7 +339,7 @@ class Attempt:
                 if not accepted:
                     self.recorder.record("stale_write_rejected", status="fail")
                     if not self._ownership_lost:
-                        self.resources.tell("lease_lost", self.recorder, "fail")
+                        self.resources.lost(self.recorder)
                     self.runtime.heartbeat.write(self.recorder.take())
                 self._freed = freed
                 if ending.outcome is not Outcome.RETRY_SCHEDULED:
@@ -411,7 +411,7 @@ class Attempt:
         """Note that another attempt took over."""
         self._ownership_lost = True
         self.recorder.record("lease_lost", status="fail")
-        self.resources.tell("lease_lost", self.recorder, "fail")
+        self.resources.lost(self.recorder)
 
     def settled(self, step: StepRecord) -> None:
         """Buffer a step's end; it is written with CLOSE or the next flush."""

@@ -177,6 +177,6 @@ def _past(lease: Lease, end: LeaseEnd, now: Micros) -> Holding:
         pid=lease.pid,
         acquired_at=lease.acquired_at,
         # One that went silent had it until then, whatever it did afterwards.
-        ended_at=min(lease.until or now, now),
+        ended_at=now if end in (LeaseEnd.RELEASED, LeaseEnd.FORCED) else min(lease.until or now, now),
         end=end,
     )

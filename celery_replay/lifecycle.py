@@ -98,8 +98,11 @@ def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         return Closing(facts=facts, accepted=True, wakes=_wakes(job, ending))
     if job is None or not owns(job, ending.nonce, ending.claim, closing=True):
         return Closing(facts=facts, accepted=False) if ending.unsure else _refused(facts, ending, now)
-    if ending.outcome is Outcome.REFUSED or not leases.own(facts.places, ending.nonce):
+    if ending.outcome is Outcome.REFUSED:
         return _stepped_down(facts, ending, now)
+    if not leases.own(facts.places, ending.nonce):
+        # It may have had its effect, and that is not settled now.
+        return _stepped_down(facts, evolve(ending, unsettled=job.unsettled or ending.unsettled), now)
     record = attempt_of(job, ending.outcome, now)
     if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
         # Whoever filed it knew more of its end than the attempt that was cut off.

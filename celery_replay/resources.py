@@ -7,6 +7,7 @@ from typing import Any
 
 from .admission import Admission
 from .exceptions import ConfigurationError
+from .facts import Place
 from .policy import TaskPolicy
 from .states import Verdict
 from .templates import resource_name
@@ -45,21 +46,40 @@ class Resources:
 
     def opened(self, admission: Admission, recorder: Recorder) -> None:
         """Take the tokens of what was leased; or tell who has it."""
+        if admission.behind is not None:
+            self._contended(admission.behind, recorder)
         if admission.verdict is Verdict.RUN:
             self._fences = {place.lease.resource: place.lease.fence for place in admission.facts.places}
-            self.tell("lease_acquired", recorder)
-        elif admission.behind is not None:
-            lease = admission.behind.lease
-            told = {"resource": lease.resource, "ahead": len(admission.behind.line)}
-            if lease.nonce:
-                told |= {"owner": lease.submission, "owner_task": lease.operation, "owner_attempt": lease.nonce}
-                told |= {"owner_worker": f"{lease.worker}/{lease.pid}", "since": lease.acquired_at}
-            recorder.record("lease_contended", status="skipped", attributes=told, fence=lease.fence or None)
+            for resource, fence in self._fences.items():
+                recorder.record("lease_acquired", attributes={"resource": resource}, fence=fence)
 
-    def tell(self, event: str, recorder: Recorder, status: str = "success") -> None:
-        """Record an event for each lease that the attempt has, or had."""
+    @staticmethod
+    def _contended(behind: Place, recorder: Recorder) -> None:
+        lease = behind.lease
+        held = bool(lease.nonce)
+        recorder.record(
+            "lease_contended",
+            status="skipped",
+            fence=lease.fence or None,
+            attributes={
+                "resource": lease.resource,
+                "owner": lease.submission if held else None,
+                "owner_task": lease.operation if held else None,
+                "owner_attempt": lease.nonce or None,
+                "owner_worker": f"{lease.worker}/{lease.pid}" if held else None,
+                "owner_since": lease.acquired_at if held else None,
+            },
+        )
+
+    def released(self, recorder: Recorder) -> None:
+        """Tell that the leases are given back."""
         for resource, fence in self._fences.items():
-            recorder.record(event, status=status, attributes={"resource": resource}, fence=fence)
+            recorder.record("lease_released", attributes={"resource": resource}, fence=fence)
+
+    def lost(self, recorder: Recorder) -> None:
+        """Tell that the leases are, or may be, another one's."""
+        for resource, fence in self._fences.items():
+            recorder.record("lease_lost", status="fail", attributes={"resource": resource}, fence=fence)
 
 
 def who_has_it(admission: Admission) -> Iterator[str]:

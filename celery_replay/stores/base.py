@@ -15,7 +15,7 @@ from .. import admission, leases, lifecycle, losses
 from ..admission import Admission, Ask
 from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
-from ..facts import Change, Delivery, Facts, advance_canvas, alive
+from ..facts import Change, Delivery, Facts, advance_canvas
 from ..lifecycle import Ending
 from ..losses import News
 from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
@@ -298,7 +298,8 @@ def _after_news(unit: Unit, before: Facts, after: Facts, stood: Sequence[str]) -
     """Free what a dead attempt had leased, and let those go on who stood behind a job that is over."""
     called: list[Row] = []
     job = before.job
-    if job is not None and not alive(after.job, unit.now):
+    # Not every news is about the attempt that has the job now.
+    if job is not None and job.lease_until is not None and after.job is not None and after.job.lease_until is None:
         called += lines.let_go(unit, job.submission, job.nonce, LeaseEnd.DIED)
     if stood and after.row is None:
         called += lines.pass_on(unit, stood, job.submission if job is not None else "")

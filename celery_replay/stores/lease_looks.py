@@ -5,13 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from ..clock import Micros
-from ..records import Holding, Lease, Row
+from ..records import AttemptRecord, Holding, Lease, Row
+from ..states import LeaseEnd, Outcome
 
 SAMPLE = 1_000
 """Of how many holdings of a task the usual time is computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Somebody who had a resource before."""
+
+    holding: Holding
+    last_seen: Micros
+    """When the lease ended, or when its attempt was heard of after that."""
+    overlaps: tuple[int, ...] = ()
+    """The fences of those who had the resource while this one still went on."""
 
 
 class LeaseReader:
@@ -62,6 +75,26 @@ class LeaseLooks(ABC):
         with self._read() as reader:
             found: Sequence[Holding] = reader.holdings(resource)
             return found
+
+    def holders(self, resource: str) -> Sequence[Holder]:
+        """Return the last holders of a resource, newest first, and whom those met who went on after their end."""
+        found, now = self.holdings(resource), self.lease(resource)
+        later = [(now.fence, now.acquired_at)] if now is not None and now.nonce else []
+        told: list[Holder] = []
+        for holding in found:
+            seen = self._last_seen(holding)
+            met = tuple(fence for fence, acquired_at in later if acquired_at < seen)
+            told.append(Holder(holding=holding, last_seen=seen, overlaps=met))
+            later.append((holding.fence, holding.acquired_at))
+        return told
+
+    def _last_seen(self, holding: Holding) -> Micros:
+        if holding.end is LeaseEnd.RELEASED:
+            return holding.ended_at
+        with self._read() as reader:
+            attempts: Sequence[AttemptRecord] = reader.attempts(holding.submission)
+        refused = (one.ended_at for one in attempts if one.nonce == holding.nonce and one.outcome is Outcome.REFUSED)
+        return max(holding.ended_at, max(refused, default=0))
 
     def line(self, resource: str, limit: int = 100) -> Sequence[Row]:
         """Return who stands in the line of a resource, in order."""

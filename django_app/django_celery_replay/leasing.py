@@ -33,7 +33,7 @@ _GIVEN = {
 _PAST = {
     **{name: f"held.{name}" for name in HOLDINGS.fields if name in LEASES.fields},
     "grant": "held.grants",
-    "ended_at": "LEAST(held.until, clock.now)",
+    "ended_at": "clock.now",
     "end": f"'{LeaseEnd.RELEASED}'",
     "holding_id": f"held.place || ':' || mod(held.grants, {PLACES})",
 }
