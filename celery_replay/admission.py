@@ -15,7 +15,7 @@ from .clock import Micros
 from .exceptions import JobError, JobExpired, KeyConflict, KeyFailed, PoisonJob, UnknownOutcome
 from .facts import Change, Delivery, Facts, Place, alive, died, park, reserved
 from .records import AttemptRecord, Job, Row, evolve
-from .states import AckMode, Category, LeaseEnd, OnIncomplete, Outcome, Reason, RowStatus, Verdict
+from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,9 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
         now: the store's clock.
     """
     answer = _decide(Case(facts=facts, ask=ask, now=now))
-    return _let_others(facts, answer, now) if ask.resources else answer
+    if not ask.resources or answer.verdict is Verdict.RUN:
+        return answer
+    return evolve(answer, facts=leases.let_others(facts, answer.facts, now))
 
 
 def _decide(case: Case) -> Admission:
@@ -126,21 +128,6 @@ def _decide(case: Case) -> Admission:
         if answer is not None:
             return answer
     return _run(case)
-
-
-def _let_others(before: Facts, answer: Admission, now: Micros) -> Admission:
-    """Let others have what a delivery does not take: its turn in line, and what an attempt that died had leased."""
-    job, row, places = answer.facts.job, answer.facts.row, answer.facts.places
-    if answer.verdict is Verdict.RUN:
-        return answer
-    if job is not None and job.status.ended:
-        left = {place.lease.nonce for place in places if place.lease.submission == job.submission} - {""}
-        for nonce in left:
-            places = leases.let_go(places, nonce, LeaseEnd.LAPSED, now)
-    stood = before.row is not None and before.row.in_line
-    if stood and not (row is not None and row.in_line):
-        places = tuple(leases.pass_on(place, now) for place in places)
-    return evolve(answer, facts=evolve(answer.facts, places=places))
 
 
 def _asked_before(case: Case) -> Admission | None:

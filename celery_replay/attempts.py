@@ -138,9 +138,7 @@ class Attempt:
         return self.job.fence if self.job else 0
 
     def fence_of(self, resource: str) -> int:
-        """Return the token of the lease on a resource, which rises with every holder; to be checked where one writes.
-
-        0 where the task's policy lets it run without the store.
+        """Return the token of a resource, which rises with every holder; 0 where it runs without the store.
 
         Raises:
             ConfigurationError: the task has no lease on it.
@@ -169,8 +167,7 @@ class Attempt:
         """Begin a database transaction that is refused once a newer attempt has registered there.
 
         Args:
-            resource: refuse who had the lease on this resource before, of whatever task; by default, this job's
-                older attempts.
+            resource: refuse earlier holders of its lease, of whatever task; by default, this job's older attempts.
             using: the database alias; by default the task's `fenced=` option, else "default".
 
         Raises:

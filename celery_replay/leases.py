@@ -147,6 +147,22 @@ def _let_go(place: Place, end: LeaseEnd, now: Micros) -> Place:
     return pass_on(evolve(place, lease=free, past=_past(lease, end, now)), now)
 
 
+def let_others(before: Facts, facts: Facts, now: Micros) -> Facts:
+    """Let others have what a delivery does not take that may not run.
+
+    That is its turn in line, and what an attempt that died had leased, where the job is over now.
+    """
+    job, row, places = facts.job, facts.row, facts.places
+    if job is not None and job.status.ended:
+        left = {place.lease.nonce for place in places if place.lease.submission == job.submission} - {""}
+        for nonce in left:
+            places = let_go(places, nonce, LeaseEnd.LAPSED, now)
+    stood = before.row is not None and before.row.in_line
+    if stood and not (row is not None and row.in_line):
+        places = tuple(pass_on(place, now) for place in places)
+    return evolve(facts, places=places)
+
+
 def force(place: Place, now: Micros) -> Place:
     """Take a lease away from its holder, who may be alive: his token is not the newest any more."""
     freed = _let_go(place, LeaseEnd.FORCED, now)

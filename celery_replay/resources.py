@@ -44,6 +44,10 @@ class Resources:
             )
         return self._fences.get(name, 0)
 
+    def has(self, token: int) -> bool:
+        """Is this the token of one of its leases?"""
+        return token in self._fences.values()
+
     def opened(self, admission: Admission, recorder: Recorder) -> None:
         """Take the tokens of what was leased; or tell who has it."""
         if admission.behind is not None:
