@@ -1,6 +1,7 @@
 """celery-replay: background jobs that are traceable, safe to retry, and replayable, on plain Celery."""
 
-from .attempts import Attempt, current_attempt, record
+from .attempts import Attempt
+from .current import current_attempt, record
 from .exceptions import (
     ConfigurationError,
     FenceRefused,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import dead_letters
+from . import dead_letters, leases
 from .clock import Micros
 from .exceptions import JobError, JobExpired, KeyConflict, KeyFailed, PoisonJob, UnknownOutcome
-from .facts import Change, Delivery, Facts, alive, died, park, reserved
+from .facts import Change, Delivery, Facts, Place, alive, died, park, reserved
 from .records import AttemptRecord, Job, Row, evolve
 from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
@@ -51,6 +51,10 @@ class Ask:
     worker: str = ""
     pid: int = 0
     code_version: str = ""
+    resources: tuple[str, ...] = ()
+    """Names of what it takes a lease on, sorted, each once."""
+    backs_off: bool = False
+    """It looks again after a while where they are leased, in place of standing in line."""
 
     @property
     def identity(self) -> str:
@@ -68,6 +72,8 @@ class Admission(Change):
     """RUN after an attempt that died with its side effect unsettled: the task's `on_incomplete` applies."""
     source: Job | None = None
     """For FIRST_RESULT: the job whose result is returned."""
+    behind: Place | None = None
+    """For PARKED behind a lease: the resource."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,18 +105,24 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
     """Decide what a delivery does.
 
     Args:
-        facts: what the store has of the submission and of its key, read in the same atomic step as the answer is
-            written.
+        facts: what the store has of the submission, of its key and of the resources that it names, read in the same
+            atomic step as the answer is written.
         ask: the delivery.
         now: the store's clock.
     """
-    case = Case(facts=facts, ask=ask, now=now)
+    answer = _decide(Case(facts=facts, ask=ask, now=now))
+    if not ask.resources or answer.verdict is Verdict.RUN:
+        return answer
+    return evolve(answer, facts=leases.let_others(facts, answer.facts, now))
+
+
+def _decide(case: Case) -> Admission:
     for line in _BEFORE_ADMITTANCE:
         answer = line(case)
         if answer is not None:
             return answer
-    if facts.row is not None:
-        case = evolve(case, facts=_take_row(case, facts.row))
+    if case.facts.row is not None:
+        case = evolve(case, facts=_take_row(case, case.facts.row))
     for line in _LINES:
         answer = line(case)
         if answer is not None:
@@ -240,6 +252,24 @@ def _unsettled(case: Case) -> Admission | None:
     return _refuse(evolve(case, facts=_take_key(case)), Outcome.FAILED, Reason.EFFECT_UNSETTLED, owner=owner)
 
 
+def _contended(case: Case) -> Admission | None:
+    """Wait for a resource that another job has, or that others wait for in line.
+
+    Asked last: who does not run needs no lease.
+    """
+    ask, now, row = case.ask, case.now, case.facts.row
+    waited = row.contended_since if row is not None else None
+    since = now if waited is None else waited
+    found = leases.obstacle(case.facts.places, ask.delivery.submission, since, now)
+    if found is None:
+        return None
+    if ask.backs_off:
+        facts = leases.back_off(case.facts, ask.delivery, found, since, ask.nonce, now)
+    else:
+        facts = leases.line_up(case.facts, ask.delivery, found, since, now)
+    return evolve(_answer(case, Verdict.PARKED, Reason.LEASE_HELD, facts=facts), behind=found.place)
+
+
 _BEFORE_ADMITTANCE: tuple[Callable[[Case], Admission | None], ...] = (
     _asked_before,
     _already_parked,
@@ -256,6 +286,7 @@ _LINES: tuple[Callable[[Case], Admission | None], ...] = (
     _conflict,
     _failed_key,
     _unsettled,
+    _contended,
 )
 
 
@@ -280,8 +311,9 @@ def _run(case: Case) -> Admission:
     if row is not None and row.status is RowStatus.TAKEN:
         # Early acknowledgement means that a body which died does not run again: not by our row either.
         early = ask.ack is AckMode.EARLY
-        row = None if early else evolve(row, subject=job.identity, wake_at=now + ask.lease_us)
-    facts = evolve(facts, job=job, row=row)
+        row = None if early else evolve(row, subject=job.identity, wake_at=now + ask.lease_us, contended_since=None)
+    places = tuple(leases.grant(place, job, ask.keep_us, now) for place in facts.places)
+    facts = evolve(facts, job=job, row=row, places=places)
     return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
 
 
@@ -306,11 +338,14 @@ def _take_key(case: Case) -> Facts:
 
 def _deaths(before: Facts, after: Facts, now: Micros) -> tuple[AttemptRecord, ...]:
     """Report attempts that turn out to have died, since another one takes what they held."""
-    pairs = ((before.job, after.job), (before.holder, after.holder))
+    pairs = [(before.job, after.job), (before.holder, after.holder)]
+    pairs += [(old.owner, new.owner) for old, new in zip(before.places, after.places, strict=True)]
     return tuple(
         died(old, now, "taken over")
         for old, new in pairs
-        if old and new and old.status is Outcome.OPEN and (old.nonce, old.claim) != (new.nonce, new.claim)
+        # One without a nonce was told of when it lost that.
+        if old and new and old.nonce and old.status is Outcome.OPEN
+        if (old.nonce, old.claim) != (new.nonce, new.claim)
     )
 
 

@@ -7,17 +7,15 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
 from typing import Any
 
-from celery._state import _task_stack
 from celery.backends.base import DisabledBackend
 
 from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
 from .clock import SECOND, Micros, moment, new_id
 from .endings import by_its_own_hand, led_to, reason_of
-from .exceptions import OwnershipLost, StepError, StoreUnavailable
+from .exceptions import OwnershipLost, StoreUnavailable
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
@@ -26,11 +24,13 @@ from .older_celery import ignores_result
 from .policy import TaskPolicy
 from .records import Chunk, Failure, Job, Row, StepRecord
 from .redaction import redact_text
-from .runtime import Runtime, is_serving
+from .resources import Resources
+from .runtime import Runtime
 from .serialization import digest, result_json, safe_text
 from .states import Capture, Outcome, Reason
 from .stores.base import Pulse
 from .targets import target_of
+from .templates import fence_name
 from .trace import MESSAGE_LIMIT, Recorder
 
 logger = logger_of(__name__)
@@ -59,8 +59,9 @@ class Attempt:
         # Not a method: the recorder would refer to its attempt, and both stay until the garbage collector comes.
         self.secrets = arguments.Secrets(self.policy.named, args, kwargs, request.get("headers"))
         """What stands under secret names in the arguments and headers, wherever else it may be written."""
-        self.key_error: Exception | None = None
-        """Why the declared key can't be computed; the attempt then fails without running the body."""
+        self.resources = Resources(self.policy, args, kwargs)
+        self.key_error: Exception | None = self.resources.error
+        """Why the declared key or resources can't be computed; the attempt then fails without running the body."""
         self.key, self.fingerprint = self._identity()
         self.claim = self._claim()
         self.generation = headers.generation_of(vars(request))
@@ -116,6 +117,7 @@ class Attempt:
             claim=self.claim,
             lease_us=self.policy.lease_us,
             message=parking.if_it_can_be(self.delivery.message),
+            resources=self.resources.names,
         )
 
     # What a task may ask
@@ -135,6 +137,14 @@ class Attempt:
         """A token that rises with every attempt of this key; to be checked where effects are written."""
         return self.job.fence if self.job else 0
 
+    def fence_of(self, resource: str) -> int:
+        """Return the token of a resource, which rises with every holder; 0 where it runs without the store.
+
+        Raises:
+            ConfigurationError: the task has no lease on it.
+        """
+        return self.resources.fence_of(resource)
+
     @property
     def is_lost(self) -> bool:
         """Has another attempt taken over, or could the lease not be renewed in time?"""
@@ -145,7 +155,7 @@ class Attempt:
         return self._ownership_lost or silent > self.policy.lease_us / SECOND
 
     def check(self) -> None:
-        """Stop here if the job goes on elsewhere.
+        """Stop here if the job goes on elsewhere, or a resource is another one's by now.
 
         Raises:
             OwnershipLost: let it pass; the wrapper ends this attempt without harm to the job.
@@ -153,21 +163,27 @@ class Attempt:
         if self.is_lost:
             raise OwnershipLost
 
-    def fenced(self, using: str | None = None) -> AbstractContextManager[None]:
+    def fenced(self, resource: str | None = None, *, using: str | None = None) -> AbstractContextManager[None]:
         """Begin a database transaction that is refused once a newer attempt has registered there.
 
         Args:
+            resource: refuse earlier holders of its lease, of whatever task; by default, this job's older attempts.
             using: the database alias; by default the task's `fenced=` option, else "default".
+
+        Raises:
+            ConfigurationError: the task has no lease on the resource.
         """
         alias = using or self.policy.fenced or "default"
-        return target_of(self.task).fenced(alias, self.identity, self.fence)
+        if resource is None:
+            return target_of(self.task).fenced(alias, self.identity, self.fence)
+        return target_of(self.task).fenced(alias, fence_name(resource), self.fence_of(resource))
 
     def guarded(self) -> AbstractContextManager[None]:
         """Where the task declares `fenced=`, tell that target first that older attempts are over; then look at it.
 
         Else one of them, paused since long ago, could still act after the look.
         """
-        return self.fenced(self.policy.fenced) if self.policy.fenced else nullcontext()
+        return self.fenced(using=self.policy.fenced) if self.policy.fenced else nullcontext()
 
     def record(self, name: str, /, **attributes: Any) -> None:
         """Add an event of the task's own to the trace."""
@@ -184,6 +200,8 @@ class Attempt:
         self._renewed_at = time.monotonic()
         if self.job is not None and self.job.fence:
             self.recorder.about["fence"] = self.job.fence
+        if self.resources.names:
+            self.resources.opened(admission, self.recorder)
         self._recognise(admission.facts.row)
         return admission
 
@@ -221,6 +239,8 @@ class Attempt:
             worker=self.worker,
             pid=runtime.pid,
             code_version=runtime.settings.code,
+            resources=self.resources.names,
+            backs_off=policy.backs_off,
         )
 
     def close(
@@ -250,6 +270,8 @@ class Attempt:
         encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
         failure = self.failure(error, reason_of(outcome, error)) if error is not None and outcome.failing else None
         self._record_end(outcome, failure, error, result)
+        if not self._ownership_lost:
+            self.resources.released(self.recorder)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
         return Ending(
@@ -274,6 +296,7 @@ class Attempt:
             pid=self.runtime.pid,
             fence=self.fence,
             started_at=self.job.started_at if self.job else 0,
+            resources=self.resources.names,
         )
 
     def failure(self, error: BaseException, reason: Reason) -> Failure:
@@ -312,6 +335,8 @@ class Attempt:
             else:
                 if not accepted:
                     self.recorder.record("stale_write_rejected", status="fail")
+                    if not self._ownership_lost:
+                        self.resources.lost(self.recorder)
                     self.runtime.heartbeat.write(self.recorder.take())
                 self._freed = freed
                 if ending.outcome is not Outcome.RETRY_SCHEDULED:
@@ -383,6 +408,7 @@ class Attempt:
         """Note that another attempt took over."""
         self._ownership_lost = True
         self.recorder.record("lease_lost", status="fail")
+        self.resources.lost(self.recorder)
 
     def settled(self, step: StepRecord) -> None:
         """Buffer a step's end; it is written with CLOSE or the next flush."""
@@ -477,45 +503,3 @@ class Attempt:
         self.recorder.record(str(outcome), status="success" if good else "fail", attributes=attributes)
         if outcome.failing:
             self.recorder.record("dead_lettered")
-
-
-carried: ContextVar[Attempt | None] = ContextVar("celery_replay_attempt", default=None)
-"""The attempt whose body runs, for threads of that body which run in a copy of its context."""
-
-
-def current_attempt() -> Attempt | None:
-    """Return the attempt that runs here, also from within tasks that it calls as functions.
-
-    Here is its thread or greenlet, coroutines that run in it, and other threads that run in a copy of its context:
-    those of `asyncio.to_thread()`, of asgiref's `async_to_sync()`, or of `contextvars.copy_context().run()`.
-    """
-    for task in reversed(_task_stack.stack or ()):
-        found: Attempt | None = vars(task.request).get("replay_attempt")
-        if found is not None:
-            return found
-    return carried.get()
-
-
-def refuse_strays(step: str) -> None:
-    """Refuse a side effect in a thread that was started by a body, and does not know it.
-
-    Raises:
-        StepError: no task is known here, though this process runs jobs.
-    """
-    if not _task_stack.stack and is_serving():
-        raise StepError(
-            f"step {step}: this thread does not know which job it works for, so nothing would keep the step from being "
-            "done twice; start it by contextvars.copy_context().run, as in pool.submit(copy_context().run, function)"
-        )
-
-
-def record(name: str, /, **attributes: Any) -> None:
-    """Add a domain event to the running attempt's trace; outside of an attempt, do nothing.
-
-    Args:
-        name: what happened, in the words of your domain, such as "payment_checked".
-        attributes: a few small values; secrets are redacted. A task with `capture="none"` keeps the name alone.
-    """
-    attempt = current_attempt()
-    if attempt is not None:
-        attempt.record(name, **attributes)

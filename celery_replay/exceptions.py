@@ -71,7 +71,7 @@ class SchemaMismatch(StoreError):
 
 
 class OwnershipLost(ReplayError):
-    """This attempt's lease lapsed and another attempt took over; let the error pass, the job goes on elsewhere."""
+    """This attempt lost its job, or a resource, to another one; let the error pass, the job goes on elsewhere."""
 
     id = "ownership-lost"
 

@@ -22,6 +22,7 @@ from .exceptions import (
 )
 from .logs import logger_of
 from .records import Job
+from .resources import who_has_it
 from .serialization import result_json, result_value
 from .states import OnIncomplete, Outcome, Reason, Verdict
 from .targets import Marker, target_of
@@ -60,7 +61,7 @@ def _answer(attempt: Attempt, admission: Admission) -> Any:
     attempt.recorder.record(str(verdict), status="skipped", attributes={"reason": str(admission.reason)})
     attempt.runtime.heartbeat.write(attempt.recorder.take())
     if verdict in (Verdict.IGNORE, Verdict.PARKED):
-        raise Ignore(f"{verdict}: {admission.reason}")
+        raise Ignore(": ".join((str(verdict), str(admission.reason), *who_has_it(admission))))
     attempt.closed = admission.facts.job.status if admission.facts.job else Outcome.FAILED
     if verdict is Verdict.FIRST_RESULT and source is not None:
         return first_result(source)

@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .clock import Micros
-from .records import AttemptRecord, Job, Letter, Row, evolve
+from .clock import SECOND, Micros
+from .records import AttemptRecord, Holding, Job, Lease, Letter, Row, evolve
 from .states import Outcome, Reason, RowStatus
+
+PUBLISHING_US: Micros = 5 * SECOND
+"""How long whoever released a row has for publishing it, before the steward does it, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A resource, as a delivery that names it finds it."""
+
+    lease: Lease
+    owner: Job | None = None
+    """A third job whose attempt lost this lease, or is about to, without having told its end."""
+    line: tuple[Row, ...] = ()
+    """Others who wait for it: the first few, in their order."""
+    waits: bool = False
+    """The delivery itself is to stand in its line."""
+    past: Holding | None = None
+    """The lease that ended with this step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +38,8 @@ class Facts:
     row: Row | None = None
     letter: Letter | None = None
     """Its own; for a replay, the one that it is about."""
+    places: tuple[Place, ...] = ()
+    """The resources that it names, in their order; none that was not asked for."""
 
     @property
     def owner(self) -> Job | None:
@@ -73,6 +93,18 @@ class Delivery:
 
 def park(facts: Facts, delivery: Delivery, subject: str, reason: Reason, now: Micros, wake_at: Micros) -> Facts:
     """Put the delivery into the parking lot, and leave word with whom it waits for."""
+    parked = put_aside(facts, delivery, subject, reason, now, wake_at)
+    if parked is facts:
+        return facts
+    if facts.holder is not None:
+        return evolve(parked, holder=evolve(facts.holder, waiters=True))
+    if facts.job is not None:
+        return evolve(parked, job=evolve(facts.job, waiters=True))
+    return parked
+
+
+def put_aside(facts: Facts, delivery: Delivery, subject: str, reason: Reason, now: Micros, wake_at: Micros) -> Facts:
+    """Put the delivery into the parking lot, unless a newer one of its job waits there."""
     row = facts.row
     if row is not None and row.status is not RowStatus.TAKEN and row.generation >= delivery.generation:
         return facts
@@ -88,13 +120,19 @@ def park(facts: Facts, delivery: Delivery, subject: str, reason: Reason, now: Mi
         message=delivery.message(),
     )
     if row is not None:
-        parked = evolve(parked, requeues=row.requeues)
-    facts = evolve(facts, row=parked)
-    if facts.holder is not None:
-        return evolve(facts, holder=evolve(facts.holder, waiters=True))
-    if facts.job is not None:
-        return evolve(facts, job=evolve(facts.job, waiters=True))
-    return facts
+        parked = evolve(parked, requeues=row.requeues, contended_since=row.contended_since)
+    return evolve(facts, row=parked)
+
+
+def released(row: Row, now: Micros) -> Row:
+    """Let a row be published, in a round of its own."""
+    return evolve(
+        row,
+        status=RowStatus.RELEASED,
+        revision=row.revision + 1,
+        releases=row.releases + 1,
+        wake_at=now + PUBLISHING_US,
+    )
 
 
 def died(job: Job, now: Micros, note: str = "") -> AttemptRecord:

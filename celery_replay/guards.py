@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .attempts import current_attempt
+from .current import current_attempt
 from .exceptions import FenceRefused, VersionConflict
 
 
@@ -20,7 +20,7 @@ def refusal(name: str, target: str, token: int) -> FenceRefused:
     if attempt is not None:
         found = {"name": name, "target": target, "token": token}
         attempt.recorder.record("fence_refused", status="fail", attributes=found)
-        if token == attempt.fence:
+        if token == attempt.fence or attempt.resources.has(token):
             # Whatever the body makes of the error, it shall not begin another side effect.
             attempt.lost()
     return FenceRefused(f"{name!r} in {target} has seen a newer owner than token {token}")

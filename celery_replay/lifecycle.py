@@ -6,14 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import dead_letters, losses
-from .clock import SECOND, Micros
-from .facts import Change, Delivery, Facts, advance_canvas, attempt_of, blocked_until, park
+from . import dead_letters, leases, losses
+from .clock import Micros
+from .facts import (
+    PUBLISHING_US,
+    Change,
+    Delivery,
+    Facts,
+    advance_canvas,
+    attempt_of,
+    blocked_until,
+    park,
+    released,
+)
 from .records import Failure, Job, Letter, Row, StepRecord, evolve
-from .states import AckMode, Outcome, Reason, RowStatus
-
-PUBLISHING_US: Micros = 5 * SECOND
-"""How long whoever released a row has for publishing it, before the steward does it, too."""
+from .states import AckMode, LeaseEnd, Outcome, Reason, RowStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +56,8 @@ class Ending:
     fence: int = 0
     started_at: Micros = 0
     """With worker, process and fence: how OPEN recorded this attempt. The job may be somebody else's by now."""
+    resources: tuple[str, ...] = ()
+    """What it took a lease on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +81,17 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
 
     Whoever lost ownership is refused, and the refusal parks the delivery in the same step, unless a later delivery
     or the end of its canvas made it needless: its message is about to be acknowledged.
+
+    What it has leased is free then, however it ended.
     """
+    closing = _close(facts, ending, now)
+    if not facts.places:
+        return closing
+    places = leases.let_go(closing.facts.places, ending.nonce, LeaseEnd.RELEASED, now)
+    return evolve(closing, facts=evolve(closing.facts, places=places))
+
+
+def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job = facts.job
     if job is not None and (job.nonce, job.claim, job.status) == (ending.nonce, ending.claim, ending.outcome):
         # The answer to this very CLOSE was lost on the way.
@@ -81,6 +100,9 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
         return Closing(facts=facts, accepted=False) if ending.unsure else _refused(facts, ending, now)
     if ending.outcome is Outcome.REFUSED:
         return _stepped_down(facts, ending, now)
+    if not leases.own(facts.places, ending.nonce):
+        # It may have had its effect, and that is not settled now.
+        return _stepped_down(facts, evolve(ending, unsettled=job.unsettled or ending.unsettled), now)
     record = attempt_of(job, ending.outcome, now)
     if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
         # Whoever filed it knew more of its end than the attempt that was cut off.
@@ -131,7 +153,7 @@ def _strikes(job: Job, ending: Ending, status: Outcome) -> int:
 
 
 def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
-    """Let an attempt give up its job because it found that it had lost it, though nobody had taken over."""
+    """Let an attempt give up its job because it had lost that, or a lease, though nobody had taken the job over."""
     job = _job(facts)
     record = attempt_of(job, Outcome.REFUSED, now)
     facts = evolve(facts, job=_closed(job, ending, Outcome.INTERRUPTED, now))
@@ -205,8 +227,10 @@ def renew(
         message: makes the delivery's message, where OPEN has not written it: a job that takes its time can afford it.
     """
     job = facts.job
-    if job is None or not owns(job, nonce, claim, closing=True):
+    places = leases.renewed(facts.places, nonce, lease_us, now)
+    if job is None or places is None or not owns(job, nonce, claim, closing=True):
         return None
+    facts = evolve(facts, places=places)
     if job.status is Outcome.LOST:
         return facts
     return evolve(facts, job=evolve(job, lease_until=now + lease_us, message=job.message or message()))
@@ -233,14 +257,7 @@ def due(facts: Facts, now: Micros) -> Facts:
     blocked = None if row.status is RowStatus.SENT else blocked_until(facts, now)
     if blocked is not None:
         return evolve(facts, row=evolve(row, wake_at=blocked))
-    released = evolve(
-        row,
-        status=RowStatus.RELEASED,
-        revision=row.revision + 1,
-        releases=row.releases + 1,
-        wake_at=now + PUBLISHING_US,
-    )
-    return evolve(facts, row=released)
+    return evolve(facts, row=released(row, now))
 
 
 def sent(facts: Facts, published: Row, resend_us: Micros, now: Micros) -> Facts:

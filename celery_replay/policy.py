@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-import string
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +16,9 @@ from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
 from .older_celery import retries_when_lost
-from .serialization import canonical_json, digest, fingerprint, has_address
-from .states import AckMode, Capture, OnIncomplete, Replays
+from .serialization import canonical_json, digest, fingerprint
+from .states import AckMode, Capture, OnContention, OnIncomplete, Replays
+from .templates import names_function, text_function
 
 OPTIONS: dict[str, str] = {
     "idempotency_key": "a template over the task's parameters, or a callable that takes them and returns text or None",
@@ -28,6 +28,8 @@ OPTIONS: dict[str, str] = {
     "fenced": "the alias of the database that `attempt.fenced()` guards",
     "on_failed_key": "run or refuse",
     "on_store_error": "open or closed",
+    "resources": "a list of templates over the task's parameters, or a callable that takes them and returns names",
+    "on_contention": "park or backoff",
     "lease_ttl": "seconds, 1 or more",
     "key_retention": "seconds, 1 or more",
     "allow_rollback": "True or False",
@@ -37,7 +39,7 @@ OPTIONS: dict[str, str] = {
 }
 """Our task options, and what each may be."""
 
-RESERVED = frozenset({"resources", "state", "failures", "postconditions", "invalidates", "compensate", "dependency"})
+RESERVED = frozenset({"state", "failures", "postconditions", "invalidates", "compensate", "dependency"})
 """Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
@@ -55,6 +57,9 @@ class TaskPolicy:
     defaults: Mapping[str, str] = field(default_factory=dict)
     """What parameters are where nothing is passed, as canonical JSON."""
     key: Callable[[Mapping[str, Any]], str] | None = None
+    resources: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None
+    backs_off: bool = False
+    """It looks again after a while where a resource is leased, in place of standing in line."""
     on_incomplete: OnIncomplete = OnIncomplete.DEAD_LETTER
     verify: Callable[..., Any] | None = None
     atomic: tuple[str, ...] = ()
@@ -114,6 +119,11 @@ class TaskPolicy:
             return "", None
         return self.key(bound), known or fingerprint(self._said(bound))
 
+    def names(self, args: Any, kwargs: Any) -> tuple[str, ...]:
+        """Name what a call takes a lease on: sorted, each once."""
+        bound = self.bind(args, kwargs) if self.resources is not None else None
+        return () if bound is None or self.resources is None else self.resources(bound)
+
     def _said(self, bound: Mapping[str, Any]) -> Mapping[str, Any]:
         """Leave out what is as its default: a parameter that was added since must not make another payload of it."""
         return {name: value for name, value in bound.items() if not self._is_default(name, value)}
@@ -148,7 +158,8 @@ def check_options(cls: Any) -> None:
     unbound = not isinstance(inspect.getattr_static(cls, "run"), staticmethod)
     signature = _signature(cls.run, unbound=unbound)
     _key_function(name, options["idempotency_key"], signature)
-    for option in ("verify", "idempotency_key"):
+    _names_function(name, options["resources"], signature)
+    for option in ("verify", "idempotency_key", "resources"):
         hooks.check(name, option, hooks.declared(cls, option), signature)
 
 
@@ -164,13 +175,17 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
     key = _key_function(task.name, options["idempotency_key"], signature)
     incomplete = options["on_incomplete"]
     declared = any(options[name] is not None for name in ("idempotency_key", "on_incomplete", "atomic"))
-    fail_open = (options["on_store_error"] or settings.on_store_error or ("closed" if declared else "open")) == "open"
+    # Without the store nobody knows who has a resource.
+    by_default = "closed" if declared or options["resources"] is not None else "open"
+    fail_open = (options["on_store_error"] or settings.on_store_error or by_default) == "open"
     return TaskPolicy(
         operation=task.name,
         signature=signature,
         plain_names=_plain_names(signature),
         defaults=_defaults(signature) if key else {},
         key=key,
+        resources=_names_function(task.name, options["resources"], signature),
+        backs_off=options["on_contention"] == OnContention.BACKOFF,
         on_incomplete=OnIncomplete(incomplete) if incomplete else _default_incomplete(options),
         verify=hooks.fitted(options["verify"], signature) if options["verify"] else None,
         atomic=aliases_of(options["atomic"]),
@@ -202,6 +217,18 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         capture=Capture(options["capture"] or settings.capture),
         excluded=is_excluded(task.name, settings.exclude),
     )
+
+
+def _key_function(
+    name: str, declared: Any, signature: inspect.Signature | None
+) -> Callable[[Mapping[str, Any]], str] | None:
+    return None if declared is None else text_function(name, "idempotency_key", declared, signature)
+
+
+def _names_function(
+    name: str, declared: Any, signature: inspect.Signature | None
+) -> Callable[[Mapping[str, Any]], tuple[str, ...]] | None:
+    return None if declared is None else names_function(name, "resources", declared, signature)
 
 
 def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...] | None:
@@ -294,6 +321,11 @@ def _seconds(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 1
 
 
+def _names_declared(value: Any) -> bool:
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return bool(parts) and all(callable(part) or (isinstance(part, str) and part) for part in parts)
+
+
 _GOOD: dict[str, Callable[[Any], bool]] = {
     "idempotency_key": lambda value: callable(value) or (isinstance(value, str) and bool(value)),
     "on_incomplete": _one_of(*(str(word) for word in OnIncomplete)),
@@ -302,6 +334,8 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "fenced": lambda value: isinstance(value, str) and bool(value),
     "on_failed_key": _one_of("run", "refuse"),
     "on_store_error": _one_of("open", "closed"),
+    "resources": lambda value: callable(value) or _names_declared(value),
+    "on_contention": _one_of(*(str(word) for word in OnContention)),
     "lease_ttl": _seconds,
     "key_retention": _seconds,
     "allow_rollback": lambda value: isinstance(value, bool),
@@ -309,70 +343,6 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "replay": _one_of(*(str(word) for word in Replays)),
     "capture": _one_of(*(str(word) for word in Capture)),
 }
-
-
-class KeyFormatter(string.Formatter):
-    """Formats values by their canonical text, so that publisher and worker agree."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """Format by the spec where there is one."""
-        if type(value) is int and not format_spec:
-            return str(value)
-        if isinstance(value, str):
-            # An enum of text shows its name, and the text once it has been sent.
-            value = str.__str__(value)
-        if format_spec:
-            return str(format(value, format_spec))
-        return value if isinstance(value, str) else canonical_json(value).strip('"')
-
-    def convert_field(self, value: Any, conversion: str | None) -> Any:
-        """Convert; `!s` is the canonical text, too."""
-        return self.format_field(value, "") if conversion == "s" else super().convert_field(value, conversion)
-
-
-KEY_FORMATTER = KeyFormatter()
-
-
-def _key_function(
-    name: str, declared: Any, signature: inspect.Signature | None
-) -> Callable[[Mapping[str, Any]], str] | None:
-    if declared is None:
-        return None
-    if callable(declared):
-        call = hooks.by_name(declared, signature)
-        return lambda bound: _key_text(name, call(bound))
-    known = set(signature.parameters) if signature else set()
-    parts = list(KEY_FORMATTER.parse(declared))
-    for _, path, _, _ in parts:
-        root = path.partition(".")[0].partition("[")[0] if path is not None else None
-        if root is not None and root not in known:
-            names = ", ".join(sorted(known)) or "none"
-            raise ConfigurationError(
-                f"task {name}: idempotency_key={declared!r} names {root!r}, which is no parameter of the task ({names})"
-            )
-    if all(field is None or (field in known and not spec and not conversion) for _, field, spec, conversion in parts):
-        # Names of parameters and nothing else: the formatter would parse the template for every job.
-        pieces = [(literal, field) for literal, field, _, _ in parts]
-        return lambda bound: _key_text(name, "".join(_pieces(pieces, bound)))
-    return lambda bound: _key_text(name, KEY_FORMATTER.vformat(declared, (), bound))
-
-
-def _pieces(pieces: Iterable[tuple[str, str | None]], bound: Mapping[str, Any]) -> Iterator[str]:
-    for literal, name in pieces:
-        yield literal
-        if name is not None:
-            yield KEY_FORMATTER.format_field(bound[name], "")
-
-
-def _key_text(name: str, key: Any) -> str:
-    """Take what a declaration gave as key; None and "" say that this call has none."""
-    text = "" if key is None else str(key)
-    if has_address(text):
-        raise ConfigurationError(
-            f"task {name}: idempotency_key gave {text!r}, which has an object's address in it and is another one in "
-            "every process; use one of its attributes"
-        )
-    return text
 
 
 def _warn_of_near_misses(name: str, given: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from .clock import Micros
 from .serialization import digest
-from .states import AckMode, Category, Effect, LetterState, Outcome, Reason, RowStatus, StepState, Verb
+from .states import AckMode, Category, Effect, LeaseEnd, LetterState, Outcome, Reason, RowStatus, StepState, Verb
 
 R = TypeVar("R")
 
@@ -145,6 +145,86 @@ class Row:
     """How often it was freed since it was parked: again where nobody took it, and then it holds up nobody any more."""
     requeues: int = 0
     """How often in a row the body gave the message back."""
+    contended_since: Micros | None = None
+    """When it first found a resource leased: its place in line, which it keeps until it runs."""
+
+    @property
+    def in_line(self) -> bool:
+        """Does it wait for a lease? One that did not come when it was called does not keep others waiting."""
+        waits = self.reason is Reason.LEASE_HELD and self.status is not RowStatus.TAKEN
+        return waits and (self.status is RowStatus.PARKED or self.releases <= 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The lease on a resource, one of all tasks that name it; kept past its end, so that its fence never goes back."""
+
+    resource: str
+    fence: int = 0
+    """The newest token that was granted."""
+    nonce: str = ""
+    """The attempt that holds it; empty where nobody does. What follows is then about its last holder."""
+    submission: str = ""
+    operation: str = ""
+    trace_id: str = ""
+    worker: str = ""
+    pid: int = 0
+    acquired_at: Micros = 0
+    until: Micros | None = None
+    """When it lapses, unless it is renewed."""
+    grants: int = 0
+    """How often it was taken."""
+    waiters: bool = False
+    """Somebody may stand in its line."""
+    keep_until: Micros = 0
+    """When it may be forgotten, if nobody takes it before."""
+
+    @property
+    def subject(self) -> str:
+        """Name what a row waits for."""
+        return f"lease:{self.resource}"
+
+
+HOLDINGS = 20
+"""How many former holders of a resource are remembered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """A lease that ended. The newest few of each resource are kept."""
+
+    resource: str
+    grant: int
+    """Its number among all leases of the resource."""
+    fence: int
+    nonce: str
+    submission: str
+    operation: str
+    trace_id: str
+    worker: str
+    pid: int
+    acquired_at: Micros
+    ended_at: Micros
+    end: LeaseEnd
+
+    @property
+    def holding_id(self) -> str:
+        """Name one of the resource's few places, so that a new one takes that of the oldest."""
+        return f"{digest(self.resource)}:{self.grant % HOLDINGS}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiter:
+    """A parked job's place in the line of a resource."""
+
+    resource: str
+    submission: str
+    since: Micros
+
+    @property
+    def waiter_id(self) -> str:
+        """Digest of both: a job stands in a line once."""
+        return digest(self.resource, self.submission)
 
 
 @dataclass(frozen=True, kw_only=True)

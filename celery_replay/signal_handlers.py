@@ -13,9 +13,10 @@ from celery import signals as celery_signals
 from celery._state import get_current_task
 
 from . import headers, runtime
-from .attempts import Attempt, current_attempt
+from .attempts import Attempt
 from .chord_bodies import named
 from .clock import moment, new_id, wall
+from .current import current_attempt
 from .failures import failure_json
 from .headers import Stamp
 from .signals import observe_failure

@@ -127,10 +127,12 @@ def _ending(plain: dict[str, Any]) -> Ending:
     kept = plain.pop("delivery")
     message = base64.b64decode(kept.pop("message"))
     failure, steps = plain.pop("failure"), plain.pop("steps")
+    resources = plain.pop("resources", ())
     return Ending(
         **{**plain, "outcome": Outcome(plain["outcome"])},
         delivery=Delivery(**kept, message=lambda: message),
         failure=_failure(failure) if failure else None,
+        resources=tuple(resources),
         steps=tuple(StepRecord(**{**step, "state": StepState(step["state"])}) for step in steps),
     )
 

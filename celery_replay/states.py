@@ -132,6 +132,28 @@ class AckMode(Word):
     """Late acknowledgement, but Celery acknowledges when a pool child is lost (its default)."""
 
 
+class OnContention(Word):
+    """What a job does whose resource is leased to another one."""
+
+    PARK = "park"
+    """It waits in line, and is woken when its turn comes."""
+    BACKOFF = "backoff"
+    """It looks again after a while, then after a longer one; others may go before it."""
+
+
+class LeaseEnd(Word):
+    """How the lease on a resource ended."""
+
+    RELEASED = "released"
+    """Its holder closed, in whatever way."""
+    LAPSED = "lapsed"
+    """Its holder went silent, and somebody else took it."""
+    DIED = "died"
+    """Its holder's worker told that it had died."""
+    FORCED = "forced"
+    """A person took it away."""
+
+
 class OnIncomplete(Word):
     """What to do where an earlier attempt died with its side effect unsettled."""
 
@@ -214,7 +236,7 @@ class Effect(Word):
 
 
 class Verb(Word):
-    """What was done to a dead letter, to its group or to a parked job; by a person, unless noted."""
+    """What was done to a dead letter, its group, a parked job or the holder of a lease; by a person, unless noted."""
 
     INVESTIGATED = "investigated"
     """Somebody looks into it."""
@@ -240,6 +262,8 @@ class Verb(Word):
     """A payload was looked at unredacted."""
     FREED = "freed"
     """A parked job was sent before its time."""
+    LEASE_FREED = "lease_freed"
+    """The lease that it held on a resource was taken away."""
     ERASED = "erased"
     """Its data was deleted on request."""
     RESOLVED = "resolved"
@@ -269,6 +293,8 @@ class Reason(Word):
     """Another attempt has the key, and lives."""
     RETRY_PENDING = "retry_pending"
     """The key waits for another submission's retry."""
+    LEASE_HELD = "lease_held"
+    """A resource that it needs is leased to another job, or others wait for it who came before."""
     OWNERSHIP_LOST = "ownership_lost"
     """The attempt had lost its job to another one when it wanted to close."""
     REPLAY = "replay"

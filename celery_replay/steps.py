@@ -11,15 +11,17 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from . import hooks
 from .arguments import named
-from .attempts import Attempt, current_attempt, refuse_strays
+from .attempts import Attempt
 from .clock import wall
+from .current import current_attempt, refuse_strays
 from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
 from .failures import leaves_outcome_unknown
-from .policy import KEY_FORMATTER, parameters_of
+from .policy import parameters_of
 from .records import ERASED, StepRecord, evolve
 from .serialization import canonical_json, digest, has_address, result_json, result_value
 from .states import OnIncomplete, StepState
 from .targets import without_writes
+from .templates import KEY_FORMATTER
 
 P = ParamSpec("P")
 R = TypeVar("R")

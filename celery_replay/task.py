@@ -10,7 +10,8 @@ from celery import Task
 from celery.canvas import chord
 
 from . import extension, headers, targets
-from .attempts import Attempt, carried
+from .attempts import Attempt
+from .current import carried
 from .execution import execute
 from .policy import check_options
 from .signal_handlers import publishing

@@ -35,7 +35,7 @@ _UNTOLD = frozenset(
 _WELL = (Outcome.OPEN, Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.STALE_IGNORED, Outcome.IGNORED)
 _LARGE = 1 << 63
 _FORMAT = 1
-_OPTIONAL = ("step", "resource_version", "input_ref", "output_ref")
+_OPTIONAL = ("step", "resource_version", "input_ref", "output_ref", "fence")
 _REFERENCES = {"arguments": "input_ref", "result": "output_ref"}
 PAYLOADS = frozenset(_REFERENCES)
 """Attributes of the life cycle's own events in which there is what the job was given, and what it gave."""
@@ -81,7 +81,7 @@ class Recorder:
         side_effect: bool = False,
         attributes: Mapping[str, Any] | None = None,
         plain: dict[str, Any] | None = None,
-        **fields: str | None,
+        **fields: str | int | None,
     ) -> None:
         """Add an event.
 
@@ -89,7 +89,7 @@ class Recorder:
             attributes: anything; what is secret is redacted, what is large is put aside. Those of a domain event are
                 the job's data, so they depend on the capture level.
             plain: attributes of our own instead, short JSON data without secrets.
-            fields: step, resource_version, input_ref, output_ref.
+            fields: step, resource_version, input_ref, output_ref; fence, where it is not the job's.
         """
         flags = domain | side_effect << 1
         if domain:
@@ -237,8 +237,7 @@ def events_of(chunk: Chunk) -> list[Event]:
                 job_id=data.get("job", ""),
                 worker_id=data.get("worker", ""),
                 idempotency_key=data.get("key", ""),
-                fence=data.get("fence"),
-                **(extra or {}),
+                **{"fence": data.get("fence"), **(extra or {})},
             )
         )
     return events
@@ -270,10 +269,11 @@ def stripped(chunk: Chunk, job: Job) -> tuple[Chunk | None, set[str]]:
         return None, references
     lean = []
     for sequence, name, at, flags, status, attributes, extra in raw:
-        step = {"step": extra["step"]} if extra and "step" in extra else None
-        lean.append([sequence, name, at - data["at"], flags, status, {"erased": True} if attributes else None, step])
-    kept = {**{name: value for name, value in data.items() if name != "key"}, "events": lean}
-    return evolve(chunk, body=pack(kept), blobs=()), references
+        kept = {word: extra[word] for word in ("step", "fence") if word in extra} if extra else None
+        said = {"erased": True} if attributes else None
+        lean.append([sequence, name, at - data["at"], flags, status, said, kept or None])
+    rest = {name: value for name, value in data.items() if name != "key"}
+    return evolve(chunk, body=pack({**rest, "events": lean}), blobs=()), references
 
 
 def _references(attributes: Mapping[str, Any] | None, extra: Mapping[str, Any] | None) -> Iterable[str]:

@@ -7,7 +7,7 @@ import signal
 import click
 
 from ..steward import Steward, see_that_it_works
-from . import editing, erasing, groups, jobs, letters, parked, pruning, replays, status, traces, triage
+from . import editing, erasing, groups, jobs, leases, letters, parked, pruning, replays, status, traces, triage
 from .access import Commands, runtime
 from .options import example
 
@@ -45,5 +45,14 @@ for _command in (
     *triage.COMMANDS,
 ):
     letters.dlq.add_command(_command)
-for _command in (status.status, traces.trace, jobs.jobs, letters.dlq, parked.parked, erasing.erase, pruning.prune):
+for _command in (
+    status.status,
+    traces.trace,
+    jobs.jobs,
+    letters.dlq,
+    parked.parked,
+    leases.leases,
+    erasing.erase,
+    pruning.prune,
+):
     replay.add_command(_command)

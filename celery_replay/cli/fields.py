@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..clock import Micros, as_datetime
-from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Lease, Letter, Row, StepRecord
 from ..replay.evidence import Evidence
 from ..replay.lineage import Descendant
+from ..stores.lease_looks import Holder
 from .payload import decoded
 
 Fields = dict[str, Any]
@@ -29,6 +30,9 @@ GROUPS = (
 NOTES = ("at", "actor", "said")
 HISTORY = ("at", "verb", "actor", "said", "operation", "details")
 DESCENDANTS = ("task_id", "status", "at", "actor", "operation")
+LEASES = ("resource", "task", "id", "alive", "age", "usual", "overdue", "waiting", "fence", "worker", "until")
+LINE = ("id", "task", "status", "waited", "looked_at_again")
+HOLDERS = ("fence", "task", "id", "acquired_at", "ended_at", "end", "last_seen", "overlaps", "worker")
 PARKED = ("id", "task", "status", "reason", "waited", "looked_at_again", "waits_for", "waits_for_status", "key")
 
 
@@ -203,6 +207,50 @@ def parked(record: Row, owner: Job | None, now: Micros) -> Fields:
         "waits_for": owner.submission if owner else None,
         "waits_for_status": owner.status if owner else None,
         "key": owner.key if owner else "",
+    }
+
+
+def lease(record: Lease, usual: Micros | None, waiting: int, now: Micros) -> Fields:
+    """Show a lease, and whether it has been held unusually long."""
+    held = bool(record.nonce)
+    age = now - record.acquired_at if held else None
+    return {
+        "resource": record.resource,
+        "held": held,
+        "task": record.operation,
+        "id": record.submission,
+        "attempt": record.nonce,
+        "trace_id": record.trace_id,
+        "fence": record.fence,
+        "alive": held and (record.until or 0) > now,
+        "acquired_at": moment(record.acquired_at),
+        "age": between(record.acquired_at, now) if held else None,
+        "usual": None if usual is None else between(0, usual),
+        "overdue": age is not None and usual is not None and age > usual,
+        "until": moment(record.until),
+        "waiting": waiting,
+        "worker": record.worker,
+        "pid": record.pid,
+        "kept_until": moment(record.keep_until),
+    }
+
+
+def holder(record: Holder) -> Fields:
+    """Show somebody who had a resource before."""
+    holding = record.holding
+    return {
+        "fence": holding.fence,
+        "task": holding.operation,
+        "id": holding.submission,
+        "attempt": holding.nonce,
+        "trace_id": holding.trace_id,
+        "acquired_at": moment(holding.acquired_at),
+        "ended_at": moment(holding.ended_at),
+        "end": holding.end,
+        "last_seen": moment(record.last_seen),
+        "overlaps": list(record.overlaps),
+        "worker": holding.worker,
+        "pid": holding.pid,
     }
 
 

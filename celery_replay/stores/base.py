@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from .. import admission, lifecycle, losses
+from .. import admission, leases, lifecycle, losses
 from ..admission import Admission, Ask
 from ..clock import SECOND, Micros
 from ..exceptions import StoreUnavailable
@@ -19,7 +19,8 @@ from ..facts import Change, Delivery, Facts, advance_canvas
 from ..lifecycle import Ending
 from ..losses import News
 from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
-from ..states import Outcome, RowStatus, StepState
+from ..states import LeaseEnd, Outcome, Reason, RowStatus, StepState
+from . import lines
 from .reading import Readable
 from .triage import Triage
 from .units import Contention, Unit, facts_of, save
@@ -43,6 +44,8 @@ class Pulse:
     lease_us: Micros
     message: Callable[[], bytes | None] = lambda: None
     """Makes the delivery's message, which may not be in the store yet; None where it can't."""
+    resources: tuple[str, ...] = ()
+    """What it has leased."""
 
 
 class Store(Readable, Triage):
@@ -79,7 +82,8 @@ class Store(Readable, Triage):
         return self._admit_new(ask) or self._atomically(lambda unit: self._open(unit, ask))
 
     def _open(self, unit: Unit, ask: Ask) -> Admission:
-        facts = facts_of(unit, ask.delivery.submission, ask.claim, original=ask.original, opening=True)
+        submission, resources = ask.delivery.submission, ask.resources
+        facts = facts_of(unit, submission, ask.claim, original=ask.original, opening=True, resources=resources)
         answer = admission.admit(facts, ask, unit.now)
         save(unit, facts, answer)
         return answer
@@ -98,8 +102,9 @@ class Store(Readable, Triage):
         return self._atomically(lambda unit: self._close(unit, ending, chunks))
 
     def _close(self, unit: Unit, ending: Ending, chunks: Sequence[Chunk]) -> tuple[bool, Sequence[Row]]:
-        facts = facts_of(unit, ending.delivery.submission, ending.claim)
+        facts = facts_of(unit, ending.delivery.submission, ending.claim, resources=ending.resources)
         closing = lifecycle.close(facts, ending, unit.now)
+        called = lines.called(facts, closing.facts)
         if closing.accepted:
             # Before anything is filed: a letter tells which steps were done.
             scope = ending.claim or ending.delivery.submission
@@ -110,8 +115,8 @@ class Store(Readable, Triage):
         if closing.accepted and ending.outcome.handed_over:
             # The key is kept for this submission's next delivery, which may have come early and be parked.
             own = self._wake_own(unit, ending.delivery.submission)
-            return True, [own] if own else ()
-        return closing.accepted, self._wake(unit, closing.wakes) if closing.wakes else ()
+            return True, (*((own,) if own else ()), *called)
+        return closing.accepted, (*(self._wake(unit, closing.wakes) if closing.wakes else ()), *called)
 
     def renew(self, pulses: Iterable[Pulse]) -> set[str]:
         """Prolong leases; return the nonces that lost theirs."""
@@ -172,6 +177,8 @@ class Store(Readable, Triage):
         row = unit.row(submission)
         if row is None:
             return None
+        if row.reason is Reason.LEASE_HELD:
+            return self._release_in_line(unit, row)
         facts = facts_of(unit, submission, row.subject if row.subject != submission else None)
         done = facts.owner is not None and facts.owner.status is Outcome.SUCCEEDED
         if row.status is RowStatus.PARKED and not done and _on_its_way(unit, row.subject):
@@ -180,6 +187,21 @@ class Store(Readable, Triage):
             return None
         after = lifecycle.due(facts, unit.now)
         save(unit, facts, Change(facts=after))
+        return after.row if after.row and after.row.status is RowStatus.RELEASED else None
+
+    def _release_in_line(self, unit: Unit, row: Row) -> Row | None:
+        """Release one that waits for leases, if it is its turn; if it does not come, whoever is next."""
+        facts, resources = facts_of(unit, row.submission, None), unit.waits(row.submission)
+        places = lines.places_of(unit, resources, row.submission) if row.status is RowStatus.PARKED else ()
+        since = row.contended_since if row.contended_since is not None else row.parked_at
+        found = leases.obstacle(places, row.submission, since, unit.now)
+        if found is not None:
+            unit.put(evolve(row, wake_at=found.wake_at))
+            return None
+        after = lifecycle.due(facts, unit.now)
+        save(unit, facts, Change(facts=after))
+        if resources and row.in_line and after.row is not None and not after.row.in_line:
+            lines.pass_on(unit, resources, row.submission)
         return after.row if after.row and after.row.status is RowStatus.RELEASED else None
 
     def _wake(self, unit: Unit, identity: str) -> Sequence[Row]:
@@ -233,11 +255,14 @@ class Store(Readable, Triage):
             change = losses.hear(facts, news, unit.now)
             if change is None:
                 return ()
+            stood = unit.waits(news.submission) if facts.row is not None and facts.row.in_line else ()
             save(unit, facts, change)
+            called = _after_news(unit, facts, change.facts, stood)
             own = self._release(unit, news.submission)
             waiters = facts.job is not None and facts.job.waiters
             others = self._wake(unit, facts.job.identity) if facts.job and waiters else ()
-            return [*([own] if own else []), *(row for row in others if row.submission != news.submission)]
+            rest = (row for row in (*others, *called) if row.submission != news.submission)
+            return [*([own] if own else []), *rest]
 
         return self._atomically(step)
 
@@ -269,6 +294,18 @@ class Store(Readable, Triage):
         raise StoreUnavailable("the store is too contended; look for long transactions on its tables")
 
 
+def _after_news(unit: Unit, before: Facts, after: Facts, stood: Sequence[str]) -> Sequence[Row]:
+    """Free what a dead attempt had leased, and let those go on who stood behind a job that is over."""
+    called: list[Row] = []
+    job = before.job
+    # Not every news is about the attempt that has the job now.
+    if job is not None and job.lease_until is not None and after.job is not None and after.job.lease_until is None:
+        called += lines.let_go(unit, job.submission, job.nonce, LeaseEnd.DIED)
+    if stood and after.row is None:
+        called += lines.pass_on(unit, stood, job.submission if job is not None else "")
+    return called
+
+
 def _on_its_way(unit: Unit, subject: str) -> bool:
     """Is one of those who waited being published, or on its queue? One that nobody took in time does not count."""
     moving = unit.rows_behind(subject, (RowStatus.RELEASED, RowStatus.SENT), _HEADS)
@@ -276,7 +313,7 @@ def _on_its_way(unit: Unit, subject: str) -> bool:
 
 
 def _renew(unit: Unit, pulse: Pulse) -> bool:
-    facts = Facts(job=unit.job(pulse.submission))
+    facts = Facts(job=unit.job(pulse.submission), places=lines.held_by(unit, pulse.resources))
     after = lifecycle.renew(facts, pulse.nonce, pulse.claim, pulse.lease_us, unit.now, pulse.message)
     if after is not None:
         save(unit, facts, Change(facts=after))

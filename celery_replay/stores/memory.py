@@ -10,8 +10,22 @@ from typing import Any, ClassVar, TypeVar
 
 from .. import clock
 from ..clock import Micros
-from ..records import ERASED, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
-from ..states import LetterState, RowStatus
+from ..records import (
+    ERASED,
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+    Waiter,
+    evolve,
+)
+from ..states import LeaseEnd, LetterState, RowStatus
 from .base import Store
 from .reading import Look, Reader
 from .units import HOUR, Record, Unit
@@ -72,6 +86,14 @@ class _Tables:
         self.trends: dict[tuple[str, Micros], int] = {}
         self.history: dict[str, HistoryEntry] = {}
         self.leads: dict[str, tuple[str, Micros]] = {}
+        self.leases: dict[str, Lease] = {}
+        self.holdings: dict[str, Holding] = {}
+        self.waiters: dict[str, Waiter] = {}
+
+    def line(self, resource: str) -> list[Row]:
+        found = [waiter for waiter in self.waiters.values() if waiter.resource == resource]
+        rows = (self.rows.get(w.submission) for w in sorted(found, key=attrgetter("since", "submission")))
+        return [row for row in rows if row is not None and row.in_line]
 
     def forgettable(self, now: Micros) -> list[Job]:
         past = [job for job in self.jobs.values() if job.keep_until is not None and job.keep_until <= now]
@@ -138,6 +160,18 @@ class _MemoryUnit(Unit):
                 self._set(tables.chunks, (record.nonce, record.first), record)
                 for reference, body in record.blobs:
                     self._set(tables.blobs, reference, body)
+            case Lease() | Holding() | Waiter():
+                self._put_of_leases(record)
+
+    def _put_of_leases(self, record: Lease | Holding | Waiter) -> None:
+        tables = self._tables
+        match record:
+            case Lease():
+                self._set(tables.leases, record.resource, record)
+            case Holding():
+                self._set(tables.holdings, record.holding_id, record)
+            case Waiter():
+                self._set(tables.waiters, record.waiter_id, record)
 
     def tally(self, group: Group, filed: int, unresolved: int) -> None:
         tables, known = self._tables, self._tables.groups.get(group.group_id)
@@ -196,6 +230,22 @@ class _MemoryUnit(Unit):
         ]
         return sorted(due, key=lambda job: job.reap_at or 0)[:limit]
 
+    def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
+        return [self._tables.leases[name] for name in sorted(resources) if name in self._tables.leases]
+
+    def leases_of(self, submission: str) -> Sequence[Lease]:
+        found = [lease for lease in self._tables.leases.values() if lease.submission == submission]
+        return sorted(found, key=attrgetter("resource"))
+
+    def line(self, resource: str, without: str, limit: int) -> Sequence[Row]:
+        return [row for row in self._tables.line(resource) if row.submission != without][:limit]
+
+    def waits(self, submission: str) -> Sequence[str]:
+        return sorted(w.resource for w in self._tables.waiters.values() if w.submission == submission)
+
+    def leave(self, submission: str) -> None:
+        self._drop_all(self._tables.waiters, lambda waiter: waiter.submission == submission)
+
     def lead(self, name: str, nonce: str, until: Micros) -> bool:
         holder, lease = self._tables.leads.get(name, (nonce, 0))
         if holder != nonce and lease > self.now:
@@ -205,6 +255,7 @@ class _MemoryUnit(Unit):
 
     def prune(self, limit: int) -> int:
         tables = self._tables
+        self._prune_leases(limit)
         old = tables.forgettable(self.now)[:limit]
         for job in old:
             self._set(tables.jobs, job.submission, _ABSENT)
@@ -227,6 +278,15 @@ class _MemoryUnit(Unit):
         for bar in [bar for bar in tables.trends if bar[0] not in groups]:
             self._set(tables.trends, bar, _ABSENT)
         return len(old)
+
+    def _prune_leases(self, limit: int) -> None:
+        tables = self._tables
+        self._drop_all(tables.waiters, lambda waiter: waiter.submission not in tables.rows)
+        awaited = {waiter.resource for waiter in tables.waiters.values()}
+        past = [lease for lease in tables.leases.values() if lease.keep_until <= self.now]
+        gone = {lease.resource for lease in past if lease.resource not in awaited}
+        self._drop_all(tables.leases, lambda lease: lease.resource in gone)
+        self._drop_all(tables.holdings, lambda holding: holding.resource in gone)
 
     def _drop_all(self, table: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
         for key in [key for key, record in table.items() if gone(record)]:
@@ -312,6 +372,25 @@ class _MemoryReader(Reader):
 
     def lead(self, name: str) -> tuple[str, Micros] | None:
         return self._tables.leads.get(name)
+
+    def lease(self, resource: str) -> Lease | None:
+        return self._tables.leases.get(resource)
+
+    def leases(self, limit: int) -> Sequence[Lease]:
+        held = [lease for lease in self._tables.leases.values() if lease.nonce]
+        return sorted(held, key=attrgetter("acquired_at", "resource"))[:limit]
+
+    def holdings(self, resource: str) -> Sequence[Holding]:
+        found = [holding for holding in self._tables.holdings.values() if holding.resource == resource]
+        return sorted(found, key=attrgetter("grant"), reverse=True)
+
+    def line(self, resource: str, limit: int) -> Sequence[Row]:
+        return self._tables.line(resource)[:limit]
+
+    def held_for(self, operation: str, limit: int) -> Sequence[Micros]:
+        found = [h for h in self._tables.holdings.values() if (h.operation, h.end) == (operation, LeaseEnd.RELEASED)]
+        newest = sorted(found, key=attrgetter("ended_at"), reverse=True)[:limit]
+        return [holding.ended_at - holding.acquired_at for holding in newest]
 
 
 def _page(records: Iterable[R], time: str, look: Look, key: str = "submission") -> list[R]:

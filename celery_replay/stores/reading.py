@@ -11,6 +11,7 @@ from typing import Any
 from ..clock import Micros
 from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from ..states import LetterState, Outcome, Reason
+from .lease_looks import LeaseLooks, LeaseReader
 
 _LETTER_FILTERS = frozenset({"operation", "reason", "state", "group_id", "effect", "operation_id"})
 
@@ -52,7 +53,7 @@ class Overview:
     leads_until: Micros | None
 
 
-class Reader(ABC):
+class Reader(LeaseReader, ABC):
     """Looks without locking."""
 
     @abstractmethod
@@ -148,7 +149,7 @@ class Reader(ABC):
         return False
 
 
-class Readable(ABC):
+class Readable(LeaseLooks):
     """Looks things up; what is consistent is each look by itself."""
 
     @abstractmethod

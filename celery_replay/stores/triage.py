@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from .. import dead_letters, tombstones
-from ..clock import Micros
+from .. import dead_letters, leases, tombstones
+from ..clock import Micros, as_datetime
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
-from ..lifecycle import PUBLISHING_US
-from ..records import Chunk, Job, Letter, Row, evolve
-from ..states import Reason, RowStatus, Verb
+from ..facts import PUBLISHING_US, died
+from ..records import Chunk, Job, Lease, Letter, Row, evolve
+from ..states import Outcome, Reason, RowStatus, Verb
+from . import lines
 from .units import Unit, put_letter
 
 T = TypeVar("T")
@@ -110,6 +112,21 @@ class Triage(ABC):
 
         return self._atomically(step)
 
+    def free_lease(self, resource: str, actor: str, text: str, *, force: bool = False) -> tuple[Lease, Sequence[Row]]:
+        """Take a resource from a holder that is dead; it is written down who did so, and why.
+
+        Args:
+            force: also from one that may be alive. Its token is not the newest then, and all that it wants to do
+                through us is refused; what it does elsewhere nobody can stop.
+
+        Returns:
+            The lease as it was, and rows that can be published at once.
+
+        Raises:
+            TriageRefused: nobody has it, or the holder is not known to be dead.
+        """
+        return self._atomically(lambda unit: _free_lease(unit, resource, actor, text, force=force))
+
     def erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
         """Erase a person's data from all that is kept of a job that ended; return what stays of the job.
 
@@ -141,6 +158,27 @@ class Triage(ABC):
                 unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
 
         self._atomically(step)
+
+
+def _free_lease(unit: Unit, resource: str, actor: str, text: str, *, force: bool) -> tuple[Lease, Sequence[Row]]:
+    (place,) = lines.places_of(unit, (resource,), "")
+    lease = place.lease
+    if not lease.nonce:
+        raise TriageRefused(f"nobody has {resource!r}")
+    alive = leases.taken(lease, "", unit.now)
+    if alive and not force:
+        raise TriageRefused(
+            f"its holder is not known to be dead: it lapses at {as_datetime(lease.until or 0):%Y-%m-%d %H:%M:%S}Z "
+            "unless it is renewed"
+        )
+    place = evolve(place, owner=lines.owner_of(unit, lease))
+    called = lines.save_all(unit, (place,), (leases.force(place, unit.now),))
+    if place.owner is not None and place.owner.status is Outcome.OPEN:
+        unit.put(died(place.owner, unit.now, f"its lease on {resource} was taken away"))
+    details = {"resource": resource, "fence": lease.fence, "holder": lease.nonce, "alive": alive}
+    decision = Decision(verb=Verb.LEASE_FREED, actor=actor, text=text, details=json.dumps(details))
+    unit.put(dead_letters.entry(decision, unit.now, submission=lease.submission))
+    return lease, called
 
 
 def _decide(unit: Unit, submission: str, decision: Decision) -> Letter:

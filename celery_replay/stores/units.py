@@ -7,14 +7,29 @@ from collections.abc import Collection, Sequence
 
 from .. import chord_bodies, dead_letters
 from ..clock import SECOND, Micros
+from ..exceptions import ConfigurationError
 from ..facts import Change, Facts
-from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord, evolve
+from ..records import (
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+    Waiter,
+    evolve,
+)
 from ..states import RowStatus
+from . import lines
 
 HOUR: Micros = 3600 * SECOND
 """The width of a bar in a group's trend."""
 
-Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk | HistoryEntry
+Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk | HistoryEntry | Lease | Holding | Waiter
 
 
 class Contention(Exception):
@@ -103,6 +118,25 @@ class Unit(ABC):
     def prune(self, limit: int) -> int:
         """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
 
+    def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
+        """Return the leases on resources, in the order of their names; none for what nobody ever took."""
+        raise ConfigurationError("this store keeps no leases on resources; take `resources=` off, or use another store")
+
+    def leases_of(self, submission: str) -> Sequence[Lease]:
+        """Return the leases that a submission has, or had last, in the order of their names."""
+        return ()
+
+    def line(self, resource: str, without: str, limit: int) -> Sequence[Row]:
+        """Return who stands in the line of a resource (`Row.in_line`), but for one submission, in their order."""
+        return ()
+
+    def waits(self, submission: str) -> Sequence[str]:
+        """Return the resources in whose line a submission may stand, in the order of their names."""
+        return ()
+
+    def leave(self, submission: str) -> None:  # noqa: B027 - where nobody stands in line
+        """Take a submission out of all lines."""
+
     def count_up(self, limit: int) -> int:
         """Add letters to their groups' counters that were filed while others did; return how many.
 
@@ -124,12 +158,19 @@ class Unit(ABC):
 
 
 def facts_of(
-    unit: Unit, submission: str, claim: str | None, *, original: str | None = None, opening: bool = False
+    unit: Unit,
+    submission: str,
+    claim: str | None,
+    *,
+    original: str | None = None,
+    opening: bool = False,
+    resources: Sequence[str] = (),
 ) -> Facts:
     """Read what a rule looks at.
 
     Args:
         claim: the key that the submission asks for.
+        resources: what it names, in the order of the names.
         original: what it replays, of a replay that the store may not know yet.
         opening: for OPEN: a job without a key may have been claimed by its own replay.
     """
@@ -142,7 +183,11 @@ def facts_of(
         holder = unit.job(original)
     if holder is not None and holder.submission == submission:
         holder = None
-    return Facts(job=job, holder=holder, row=unit.row(submission), letter=unit.letter(original or submission))
+    facts = Facts(job=job, holder=holder, row=unit.row(submission), letter=unit.letter(original or submission))
+    if not resources:
+        return facts
+    known = frozenset(found.submission for found in (job, holder) if found is not None)
+    return evolve(facts, places=lines.places_of(unit, resources, submission, known))
 
 
 def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()) -> None:
@@ -157,6 +202,8 @@ def save(unit: Unit, before: Facts, change: Change, chunks: Sequence[Chunk] = ()
     for old, new in pairs:
         if new is not None and new != old:
             unit.put(new)
+    if after.places or (before.row is not None and before.row.contended_since is not None):
+        lines.save(unit, before, after)
     if before.row is not None and after.row is None:
         unit.drop(before.row)
     if after.letter is not None and after.letter != before.letter:

@@ -7,7 +7,7 @@ from typing import Any
 from celery_replay.clock import Micros
 from celery_replay.states import Outcome
 
-from . import blobs
+from . import blobs, lines
 from .connections import Link
 from .models import LetterTrend
 from .statements import Statements
@@ -56,6 +56,7 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
 
     Jobs that somebody is busy with are left for the next batch.
     """
+    lines.prune(link, statements, now, limit)
     old, values = forgettable(statements, now)
     tail = f" ORDER BY keep_until LIMIT {int(limit)}{statements.dialect.skip_locked}"
     found = link.rows(f"SELECT submission, claim, trace_id FROM {old}{tail}", values)

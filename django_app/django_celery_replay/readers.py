@@ -6,14 +6,39 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from celery_replay.clock import Micros
-from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
-from celery_replay.states import LetterState
+from celery_replay.records import (
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+)
+from celery_replay.states import LeaseEnd, LetterState
 from celery_replay.stores.reading import Look, Reader
 
+from . import lines
 from .batches import forgettable
 from .models import Blob, Lead, LetterTrend
 from .statements import BY_CLAIM, Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
+from .tables import (
+    ATTEMPTS,
+    CHUNKS,
+    GROUPS,
+    HISTORY,
+    HOLDINGS,
+    JOBS,
+    LEASES,
+    LETTERS,
+    ROWS,
+    STEPS,
+    UNCOUNTED,
+    Table,
+)
 from .text import restored, stored, token
 
 Query = Callable[[str, Sequence[Any]], list[Any]]
@@ -174,3 +199,29 @@ class SqlReader(Reader):
         sql = f"SELECT nonce, until FROM {Lead._meta.db_table} WHERE name = {self._sql.dialect.mark}"
         found = self._query(sql, [token(name)])
         return (found[0][0], found[0][1]) if found else None
+
+    def lease(self, resource: str) -> Lease | None:
+        """Read a lease."""
+        return next(iter(self._all(LEASES, "", resource=resource)), None)
+
+    def leases(self, limit: int) -> Sequence[Lease]:
+        """Find leases that somebody has."""
+        until = self._sql.dialect.name("until")
+        tail = f" WHERE {until} IS NOT NULL ORDER BY acquired_at, resource LIMIT {int(limit)}"
+        return self._all(LEASES, tail)
+
+    def holdings(self, resource: str) -> Sequence[Holding]:
+        """Read a resource's former holders."""
+        return self._all(HOLDINGS, f" ORDER BY {self._sql.dialect.name('grant')} DESC", resource=resource)
+
+    def line(self, resource: str, limit: int) -> Sequence[Row]:
+        """Read who stands in line."""
+        return lines.of(self._query, self._sql, resource, "", limit)
+
+    def held_for(self, operation: str, limit: int) -> Sequence[Micros]:
+        """Read how long a task had its resources."""
+        name, mark = self._sql.dialect.name, self._sql.dialect.mark
+        where = f"operation = {mark} AND {name('end')} = '{LeaseEnd.RELEASED}'"
+        sql = f"SELECT ended_at - acquired_at FROM {HOLDINGS.name} WHERE {where} ORDER BY ended_at DESC"
+        found = self._query(f"{sql} LIMIT {int(limit)}", [HOLDINGS.encode("operation", operation)])
+        return [row[0] for row in found]

@@ -8,7 +8,10 @@ compared with one another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from celery_replay.clock import Micros
+from celery_replay.facts import Place
 from celery_replay.records import Job, evolve
 
 OPENED = ("fence", "lease_until", "started_at", "keep_until")
@@ -26,3 +29,20 @@ def opened(job: Job, now: Micros) -> Job:
     """Return a job that was opened at time zero as one opened now."""
     values = {name: getattr(job, name) for name in OPENED}
     return evolve(job, **{name: value + now for name, value in values.items() if value is not None})
+
+
+def granted(places: Sequence[Place], now: Micros, fences: Mapping[str, int]) -> tuple[Place, ...]:
+    """Return leases that were granted at time zero as granted now, with the fences that they got."""
+    return tuple(
+        evolve(
+            place,
+            lease=evolve(
+                place.lease,
+                fence=fences[place.lease.resource],
+                acquired_at=now,
+                until=now + (place.lease.until or ZERO),
+                keep_until=now + place.lease.keep_until,
+            ),
+        )
+        for place in places
+    )

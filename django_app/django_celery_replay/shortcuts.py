@@ -15,11 +15,12 @@ from typing import Any
 from celery_replay import dead_letters
 from celery_replay.clock import Micros
 from celery_replay.facts import Facts
+from celery_replay.lifecycle import Ending
 from celery_replay.records import Chunk, Job, Letter, StepRecord, evolve
 from celery_replay.states import Outcome, StepState
 from celery_replay.stores.units import HOUR
 
-from . import relative
+from . import leasing, relative
 from .blobs import BLOB_COLUMNS, BLOBS, USE_COLUMNS, USES
 from .blobs import of as blobs_of
 from .dialects import PostgreSQL
@@ -74,7 +75,7 @@ class Shortcuts:
         self._now = now
         clock = PostgreSQL.clock if now is None else "%s::bigint"
         self._clock = f"clock AS MATERIALIZED (SELECT {clock} AS now)"
-        self.opening = self._opening()
+        self.opening = cache(self._opening)
         self.closing = cache(self._closing)
         self.filing = cache(self._filing)
         self.claiming = self._claiming()
@@ -83,25 +84,27 @@ class Shortcuts:
         """Return the parameter that replaces the store's clock, if one does."""
         return [] if self._now is None else [self._now()]
 
-    def close(
-        self, job: Job, after: Facts, steps: Sequence[StepRecord], chunks: Sequence[Chunk]
-    ) -> tuple[str, list[Any]] | None:
+    def close(self, job: Job, after: Facts, ending: Ending, chunks: Sequence[Chunk]) -> tuple[str, list[Any]] | None:
         """Return the statement, with its parameters, that closes a job which is alone; None where none does.
 
         Args:
             after: what the rules make of it at time zero.
         """
+        steps = ending.steps
         counts, values = _along(chunks, steps)
-        if after.job is None or max(counts) > LIMIT or any(step.state is not StepState.SETTLED for step in steps):
+        leased = len(ending.resources)
+        if after.job is None or max(*counts, leased) > LIMIT or any(s.state is not StepState.SETTLED for s in steps):
             return None
         submission, nonce, claim = OWNER(job)
         owner = (submission, nonce, claim, submission, claim or submission)
+        first = [*self.clock(), *leasing.held(ending.resources, nonce)]
         if after.letter is not None:
-            return None if steps else self._file(after.job, after.letter, owner, counts, values)
+            found = None if steps else self._file(after.job, after.letter, owner, (*counts[:2], leased), values)
+            return None if found is None else (found[0], [*first, *found[1]])
         if not CLOSED.apply(after.job):
             return None
         settled = (step.step_id for step in steps)
-        return self.closing(*counts), [*self.clock(), *CLOSED.parameters(after.job), *owner, *settled, *values]
+        return self.closing(*counts, leased), [*first, *CLOSED.parameters(after.job), *owner, *settled, *values]
 
     def _file(
         self, job: Job, letter: Letter, owner: Sequence[Any], counts: tuple[int, int, int], values: Sequence[Any]
@@ -112,7 +115,6 @@ class Shortcuts:
         if not (job.status.failing and FAILED.apply(failed) and FILED.apply(letter)):
             return None
         parameters = [
-            *self.clock(),
             *FAILED.parameters(failed),
             *owner,
             owner[0],
@@ -120,30 +122,36 @@ class Shortcuts:
             *FILED.parameters(letter),
             *[LETTERS.encode("group_id", letter.group_id)] * 2,
         ]
-        return self.filing(*counts[:2]), parameters
+        return self.filing(*counts), parameters
 
-    def _opening(self) -> str:
-        job = self._insert(JOBS, OPENED.sql, "clock")
-        return f"WITH {self._clock} {job} WHERE {_UNPARKED} ON CONFLICT DO NOTHING RETURNING started_at"
+    def _opening(self, leased: int) -> str:
+        job = f"{self._insert(JOBS, OPENED.sql, 'clock')} WHERE {_UNPARKED}"
+        if leased:
+            return leasing.opening(self._sql, self._clock, job, leased)
+        return f"WITH {self._clock} {job} ON CONFLICT DO NOTHING RETURNING started_at"
 
-    def _closing(self, chunks: int, blobs: int, steps: int) -> str:
+    def _closing(self, chunks: int, blobs: int, steps: int, leased: int) -> str:
         settled = f" AND step_id NOT IN ({self._sql.marks(steps)})" if steps else ""
-        parts = [*self._work(CLOSED, f"{_CLAIMED}{settled}"), *self._along(chunks, blobs, steps)]
+        parts = [*self._work(CLOSED, f"{_CLAIMED}{settled}", leased), *self._along(chunks, blobs, steps)]
         return f"WITH {', '.join(parts)} SELECT 1 FROM work"
 
-    def _work(self, news: Values[Job], unless: str) -> list[str]:
+    def _work(self, news: Values[Job], unless: str, leased: int) -> list[str]:
         name = self._sql.dialect.name
         changes = ", ".join(f"{name(column)} = {value}" for column, value in news.sql.items())
         alone = f"{_OWN} AND NOT waiters AND NOT letter AND {_UNPARKED} AND NOT EXISTS ({unless})"
+        held, let_go = leasing.letting_go(self._sql, leased) if leased else ([], [])
+        alone += leasing.all_held(leased) if leased else ""
         kept = ", ".join(f"job.{name(column)}" for column in ATTEMPT_OF.values())
         attempt = {**{ended: name(column) for ended, column in ATTEMPT_OF.items()}, "note": "''"}
         return [
             self._clock,
+            *held,
             f"work AS (UPDATE {JOBS.name} AS job SET {changes} FROM clock WHERE {alone} RETURNING {kept})",
             f"attempt AS ({self._insert(ATTEMPTS, attempt, 'work')})",
+            *let_go,
         ]
 
-    def _filing(self, chunks: int, blobs: int) -> str:
+    def _filing(self, chunks: int, blobs: int, leased: int) -> str:
         dialect = self._sql.dialect
         groups = f"SELECT group_id FROM {GROUPS.name} WHERE group_id = %s"
         free = f"EXISTS (SELECT 1 FROM mine) OR NOT EXISTS ({groups})"
@@ -152,7 +160,7 @@ class Shortcuts:
         hour = f"last_seen - mod(last_seen, {HOUR})"
         bar = f"SELECT group_id || ':' || ({hour}), group_id, {hour}, 1 FROM tally"
         parts = [
-            *self._work(FAILED, f"{_EVER_CLAIMED} UNION ALL {_FILED}"),
+            *self._work(FAILED, f"{_EVER_CLAIMED} UNION ALL {_FILED}", leased),
             *self._along(chunks, blobs, 0),
             f"letter AS ({self._insert(LETTERS, FILED.sql, 'clock, work')} RETURNING *)",
             f"mine AS MATERIALIZED ({groups}{dialect.skip_locked})",

@@ -13,9 +13,9 @@ from celery_replay import admission, chord_bodies, lifecycle
 from celery_replay.admission import Admission, Ask
 from celery_replay.clock import Micros
 from celery_replay.exceptions import StoreError, StoreUnavailable
-from celery_replay.facts import Facts
+from celery_replay.facts import Facts, Place
 from celery_replay.lifecycle import Ending
-from celery_replay.records import Chunk, Job, StepRecord, evolve
+from celery_replay.records import Chunk, Job, Lease, StepRecord, evolve
 from celery_replay.stores.base import Store
 from celery_replay.stores.reading import Reader
 from celery_replay.stores.units import Contention, Unit
@@ -25,9 +25,10 @@ from .connections import Link, Pool
 from .dialects import dialect_of
 from .models import ProcessedJob
 from .readers import SqlReader
-from .shortcuts import OWNER, Shortcuts
+from .shortcuts import LIMIT, OWNER, Shortcuts
 from .statements import Statements
-from .tables import JOBS, STEPS
+from .tables import JOBS, LEASES, STEPS
+from .text import restored
 from .troubles import Trouble
 from .units import SqlUnit
 from .values import OPENED
@@ -180,15 +181,22 @@ class DjangoStore(Store):
     def _admit_new(self, ask: Ask) -> Admission | None:
         shortcuts = self._shortcuts
         # A deadline can only be judged by the clock, which is not known yet.
-        if shortcuts is None or ask.expires_at is not None:
+        if shortcuts is None or ask.expires_at is not None or len(ask.resources) > LIMIT:
             return None
-        answer = admission.admit(Facts(), ask, relative.ZERO)
+        free = tuple(Place(lease=Lease(resource=name)) for name in ask.resources)
+        answer = admission.admit(Facts(places=free), ask, relative.ZERO)
         job = answer.facts.job
         if job is None or not OPENED.apply(job):
             return None
-        parameters = [*shortcuts.clock(), *OPENED.parameters(job), JOBS.encode("submission", job.submission)]
-        now = self._decide(shortcuts.opening, parameters)
-        return None if now is None else evolve(answer, facts=Facts(job=relative.opened(job, now)))
+        names = [LEASES.encode("resource", name) for name in ask.resources]
+        parameters = [*shortcuts.clock(), *names, *OPENED.parameters(job), JOBS.encode("submission", job.submission)]
+        found = self._decide(shortcuts.opening(len(names)), parameters)
+        if not found:
+            return None
+        now = found[0][0]
+        fences = {restored(row[1]): row[2] for row in found} if names else {}
+        places = relative.granted(answer.facts.places, now, fences)
+        return evolve(answer, facts=Facts(job=relative.opened(job, now), places=places))
 
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
         # What a replay does to its original's letter is the rules' work on what is stored.
@@ -199,23 +207,22 @@ class DjangoStore(Store):
             return False
         if closing.facts.letter is not None and chord_bodies.of(closing.facts.letter.message):
             return False
-        statement = self._shortcuts.close(job, closing.facts, ending.steps, chunks)
-        return statement is not None and self._decide(*statement) is not None
+        statement = self._shortcuts.close(job, closing.facts, ending, chunks)
+        return statement is not None and bool(self._decide(*statement))
 
     def _claim_new(self, job: Job, step: StepRecord) -> bool:
         if self._shortcuts is None:
             return False
         row = STEPS.row(evolve(step, claimed_at=relative.ZERO))
         parameters = [*self._shortcuts.clock(), *OWNER(job), step.step_id, *row]
-        return self._decide(self._shortcuts.claiming, parameters) is not None
+        return bool(self._decide(self._shortcuts.claiming, parameters))
 
-    def _decide(self, sql: str, parameters: Sequence[Any]) -> Micros | None:
-        """Run a shortcut; None where it does not apply after all."""
+    def _decide(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
+        """Run a shortcut; it finds nothing where it does not apply after all."""
         try:
-            found = self._run(lambda link: link.rows(sql, parameters))
+            return self._run(lambda link: link.rows(sql, parameters))
         except Contention:
-            return None
-        return found[0][0] if found else None
+            return []
 
 
 class _Lost(Exception):

@@ -118,3 +118,6 @@ CHUNKS = Table(records.Chunk, tables.TraceChunk, derived=["chunk_id"], leave=["b
 GROUPS = Table(records.Group, tables.LetterGroup)
 UNCOUNTED = Table(records.Group, tables.UncountedLetter)
 HISTORY = Table(records.HistoryEntry, tables.HistoryEntry)
+LEASES = Table(records.Lease, tables.ResourceLease)
+HOLDINGS = Table(records.Holding, tables.LeaseHolding, derived=["holding_id"])
+WAITERS = Table(records.Waiter, tables.LeaseWaiter, derived=["waiter_id"])

@@ -24,6 +24,7 @@ _POSTGRESQL = {
     "40P01": Trouble.CONTENTION,  # deadlock
     "55P03": Trouble.CONTENTION,  # lock timeout
     "23505": Trouble.CONTENTION,  # unique violation: somebody was faster
+    "22012": Trouble.CONTENTION,  # division by zero: a shortcut that did not get all its leases
     "42P01": Trouble.MISSING,
     "26000": Trouble.LOST,  # a prepared statement that is not there
     "42P05": Trouble.LOST,  # a prepared statement that should not be there

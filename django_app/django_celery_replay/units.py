@@ -6,19 +6,46 @@ from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from celery_replay.clock import Micros
-from celery_replay.records import ERASED, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from celery_replay.records import (
+    ERASED,
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+    Waiter,
+)
 from celery_replay.states import RowStatus
 from celery_replay.stores.units import Contention, Record, Unit
 
-from . import blobs
+from . import blobs, lines
 from .batches import advance, prune
 from .connections import Link
 from .models import Lead
 from .statements import BY_CLAIM, Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED, Table
+from .tables import (
+    ATTEMPTS,
+    CHUNKS,
+    GROUPS,
+    HISTORY,
+    HOLDINGS,
+    JOBS,
+    LEASES,
+    LETTERS,
+    ROWS,
+    STEPS,
+    UNCOUNTED,
+    WAITERS,
+    Table,
+)
 from .tallies import Tallies, count_up
 
-R = TypeVar("R", Job, Row, Letter)
+R = TypeVar("R", Job, Row, Letter, Lease)
 
 _VERSION = ("status", "revision", "generation", "wake_at")
 """Whatever happens to a row of the parking lot changes one of these."""
@@ -85,7 +112,7 @@ class SqlUnit(Unit):
 
     def _remember(self, record: R | None) -> R | None:
         if record is not None:
-            self._known[type(record), record.submission] = record
+            self._known[type(record), _key(record)] = record
         return record
 
     def put(self, record: Record) -> None:
@@ -105,9 +132,14 @@ class SqlUnit(Unit):
                 self._link.change(self._sql.upsert(STEPS), STEPS.row(record))
             case Chunk():
                 self.put_chunks([record])
+            case Lease():
+                self._put(LEASES, record)
+            case Holding() | Waiter():
+                table: Table[Any] = HOLDINGS if isinstance(record, Holding) else WAITERS
+                self._link.change(self._sql.upsert(table), table.row(record))
 
     def _put(self, table: Table[Any], record: Any, version: tuple[str, ...] = ()) -> None:
-        old = self._known.get((type(record), record.submission))
+        old = self._known.get((type(record), _key(record)))
         self._remember(record)
         if old is None:
             # Not an upsert: what was not there when it was looked for must not be overwritten.
@@ -181,6 +213,38 @@ class SqlUnit(Unit):
         tail = f" WHERE {due} ORDER BY reap_at LIMIT {int(limit)}"
         return [JOBS.read(row) for row in self._link.rows(self._sql.select(JOBS, (), tail), [self.now])]
 
+    def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
+        """Read and lock leases."""
+        return self._leases("resource", resources)
+
+    def leases_of(self, submission: str) -> Sequence[Lease]:
+        """Read and lock the leases of a submission."""
+        return self._leases("submission", [submission])
+
+    def _leases(self, column: str, values: Sequence[str]) -> Sequence[Lease]:
+        # Always in one order, so that two who want several can't deadlock.
+        which = f" WHERE {column} IN ({self._sql.marks(len(values))}) ORDER BY resource{self._sql.dialect.lock}"
+        found = self._link.rows(self._sql.select(LEASES, (), which), [LEASES.encode(column, v) for v in values])
+        leases = [LEASES.read(row) for row in found]
+        for lease in leases:
+            self._remember(lease)
+        return leases
+
+    def line(self, resource: str, without: str, limit: int) -> Sequence[Row]:
+        """Read who stands in line."""
+        rows = lines.of(self._link.rows, self._sql, resource, without, limit)
+        for row in rows:
+            self._remember(row)
+        return rows
+
+    def waits(self, submission: str) -> Sequence[str]:
+        """Read in which lines a submission stands."""
+        return lines.waits(self._link, self._sql, submission)
+
+    def leave(self, submission: str) -> None:
+        """Take a submission out of all lines."""
+        self._link.change(self._sql.delete(WAITERS, ("submission",)), [WAITERS.encode("submission", submission)])
+
     def lead(self, name: str, nonce: str, until: Micros) -> bool:
         """Take or keep a store-wide lease."""
         mark, link = self._sql.dialect.mark, self._link
@@ -208,3 +272,7 @@ class SqlUnit(Unit):
     def prune(self, limit: int) -> int:
         """Delete old records."""
         return prune(self._link, self._sql, self.now, limit)
+
+
+def _key(record: Job | Row | Letter | Lease) -> str:
+    return record.resource if isinstance(record, Lease) else record.submission

@@ -28,7 +28,8 @@ def test_the_commands_are_these():
     assert {" ".join(path) for path, command in COMMANDS.items() if not isinstance(command, click.Group)} == {
         "dlq assign", "dlq discard", "dlq edit", "dlq follow", "dlq group", "dlq groups", "dlq investigate", "dlq list",
         "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "dlq stop", "erase", "jobs find",
-        "jobs show", "parked free", "parked list", "prune", "status", "steward", "trace list", "trace show",
+        "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune", "status",
+        "steward", "trace list", "trace show",
     }  # fmt: skip
 
 

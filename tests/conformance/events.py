@@ -76,6 +76,7 @@ def deadlines(world: World) -> list[Micros]:
     for job in filter(None, map(world.job, world.submissions)):
         leases = (job.lease_until, job.reserved_until, job.canvas_until, job.reap_at)
         times += [at for at in leases if at is not None]
+    times += [lease.until for lease in world.store.leases() if lease.until is not None]
     return sorted({at + 1 for at in times if at >= world.clock.now})
 
 

@@ -172,6 +172,7 @@ def clone(world: World) -> World:
     for name in ("uncertain_count", "unseen", "canvas_lost", "died", "published"):
         setattr(twin, name, set(getattr(world, name)))
     twin.owners, twin.fences = dict(world.owners), dict(world.fences)
+    twin.leased = world.leased.copy()
     twin.submissions, twin.originals = list(world.submissions), dict(world.originals)
     return twin
 
@@ -203,6 +204,8 @@ def identity(world: World) -> Hashable:
         tuple((key, tuple(sorted(ids))) for key, ids in sorted(world.backend.callbacks.items())),
         tuple(sorted(world.backend.parts.items())),
         tuple((key, names.nonce(nonce)) for key, nonce in sorted(world.owners.items())),
+        tuple(_lease(names, world, name) for name in sorted({n for some in world.setup.resources for n in some})),
+        tuple(sorted(names.nonce(nonce) for nonce in world.leased.lost & world.running())),
         world.zombies,
         tuple(sorted(world.uncertain_count)),
         tuple(sorted(world.unseen)),
@@ -264,7 +267,15 @@ def _job(names: _Names, job: Job | None) -> Hashable:
 def _row(names: _Names, row: Row) -> Hashable:
     revision = names._ordered("revision", (row.submission, row.revision))
     row_id = (row.submission, row.generation, row.status, revision, row.subject, min(row.releases, 2))
-    return (*row_id, names.until(row.wake_at), row.message)
+    return (*row_id, row.reason, row.contended_since, names.until(row.wake_at), row.message)
+
+
+def _lease(names: _Names, world: World, name: str) -> Hashable:
+    lease = world.store.lease(name)
+    if lease is None:
+        return None
+    line = tuple(row.submission for row in world.store.line(name))
+    return (names.nonce(lease.nonce), lease.submission, names.until(lease.until), lease.waiters, line)
 
 
 def _worker(names: _Names, worker: Worker) -> Hashable:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from celery_replay.records import Job
 from celery_replay.states import LetterState, OnIncomplete, Outcome
+from tests.conformance import leased
 from tests.conformance.outside import Guard
 from tests.conformance.world import World
 
@@ -40,6 +41,7 @@ def _effects(world: World) -> Iterator[str]:
 def at_rest(world: World) -> Iterator[str]:
     """Yield what is broken once nothing moves any more."""
     yield from always(world)
+    yield from leased.at_rest(world)
     for row in world.store.rows():
         yield f"P6: {row.submission} stays {row.status} for ever"
     for submission in world.submissions:

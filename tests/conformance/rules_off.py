@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from celery_replay import admission, dead_letters, lifecycle, losses
+from celery_replay import admission, dead_letters, leases, lifecycle, losses
 from celery_replay import facts as facts_module
 from celery_replay.admission import Admission, Case
 from celery_replay.clock import Micros
-from celery_replay.facts import Change, Facts
+from celery_replay.facts import Change, Facts, Place
+from celery_replay.leases import Obstacle
 from celery_replay.losses import News
 from celery_replay.records import Job, Row
 from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verdict
@@ -204,6 +205,66 @@ def late_close(patch: pytest.MonkeyPatch, world: World) -> None:
         return owns(job, nonce, claim, closing=False)
 
     patch.setattr(lifecycle, "owns", while_open)
+
+
+@_off
+def in_line(patch: pytest.MonkeyPatch, world: World) -> None:
+    obstacle = leases.obstacle
+
+    def who_has_it(places: Sequence[Place], submission: str, since: Micros, now: Micros) -> Obstacle | None:
+        return obstacle([replace(place, line=()) for place in places], submission, since, now)
+
+    patch.setattr(leases, "obstacle", who_has_it)
+
+
+@_off
+def let_go(patch: pytest.MonkeyPatch, world: World) -> None:
+    patch.setattr(leases, "let_go", lambda places, nonce, end, now: tuple(places))
+
+
+@_off
+def lease_lapses(patch: pytest.MonkeyPatch, world: World) -> None:
+    patch.setattr(leases, "taken", lambda lease, submission, now: bool(lease.nonce) and lease.submission != submission)
+
+
+@_off
+def fences_rise(patch: pytest.MonkeyPatch, world: World) -> None:
+    grant = leases.grant
+
+    def by_the_clock(place: Place, job: Job, keep_us: Micros, now: Micros) -> Place:
+        given = grant(place, job, keep_us, now)
+        return replace(given, lease=replace(given.lease, fence=now))
+
+    patch.setattr(leases, "grant", by_the_clock)
+
+
+@_off
+def all_or_none(patch: pytest.MonkeyPatch, world: World) -> None:
+    original = admission._contended
+
+    def what_is_free(case: Case) -> Admission | None:
+        answer = original(case)
+        if answer is None:
+            return None
+        job = admission._new_job(case, lease_until=case.now + case.ask.lease_us)
+        places = tuple(
+            p if leases.taken(p.lease, "", case.now) else leases.grant(p, job, case.ask.keep_us, case.now)
+            for p in answer.facts.places
+        )
+        return replace(answer, facts=replace(answer.facts, places=places))
+
+    _instead(patch, "_contended", what_is_free)
+
+
+@_off
+def disowned(patch: pytest.MonkeyPatch, world: World) -> None:
+    patch.setattr(leases, "_disowned", lambda owner: owner)
+
+
+@_off
+def owns_its_leases(patch: pytest.MonkeyPatch, world: World) -> None:
+    patch.setattr(leases, "own", lambda places, nonce: True)
+    patch.setattr(leases, "_disowned", lambda owner: owner)
 
 
 def _job(facts: Facts) -> Job:

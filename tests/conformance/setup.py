@@ -48,6 +48,10 @@ class Setup:
     """How often an operator may replay each dead letter."""
     accepts: bool = False
     """The operator accepts that an effect of which nobody knows may happen again."""
+    resources: tuple[tuple[str, ...], ...] = ((),)
+    """What each submission names, in turn."""
+    backs_off: bool = False
+    """They look again after a while, in place of standing in line."""
     bad_habits: frozenset[str] = field(default_factory=frozenset)
     """Rules that the process around the store does not keep: see `rules_off`."""
 

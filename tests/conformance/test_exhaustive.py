@@ -20,6 +20,14 @@ SMALL = {
         Setup(whole=True, canvas=False, replays=1),
         Budget(crashes=0, lapses=0, replays=1, endings=("fail", "ok")),
     ),
+    "two jobs of one resource": (
+        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),)),
+        Budget(crashes=0, lapses=0),
+    ),
+    "two jobs of one resource that lapses": (
+        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),), ack=AckMode.EARLY),
+        Budget(crashes=0, lapses=1),
+    ),
     "two jobs of one key": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0)),
 }
 LARGE = {
@@ -45,6 +53,26 @@ LARGE = {
     "a failure, its replay and a crash": (
         Setup(replays=2, canvas=False),
         Budget(lapses=0, replays=2, endings=("fail", "ok")),
+    ),
+    "two jobs of one resource, a crash and a lapse": (
+        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),)),
+        Budget(),
+    ),
+    "two jobs of two resources, one crashes": (
+        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r", "s"), ("s",))),
+        Budget(lapses=0),
+    ),
+    "three jobs of two resources": (
+        Setup(submissions=3, keyed=False, canvas=False, whole=True, resources=(("r", "s"), ("r",), ("s",))),
+        Budget(crashes=0, lapses=0),
+    ),
+    "two jobs of one resource, one retries": (
+        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),)),
+        Budget(crashes=0, lapses=0, endings=("ok", "retry")),
+    ),
+    "two jobs of one key and one resource, a lapse": (
+        Setup(submissions=2, canvas=False, whole=True, resources=(("r",),)),
+        Budget(crashes=0),
     ),
     "early acknowledgement of two jobs": (Setup(ack=AckMode.EARLY, submissions=2, canvas=False), Budget(lapses=0)),
 }

@@ -24,7 +24,7 @@ from tests.conformance.world import MakeStore, World
 
 SETUPS = st.builds(
     Setup,
-    submissions=st.integers(1, 2),
+    submissions=st.integers(1, 3),
     keyed=st.sampled_from([True, True, False]),
     guard=st.sampled_from(Guard),
     incomplete=st.sampled_from(OnIncomplete),
@@ -38,6 +38,8 @@ SETUPS = st.builds(
     refuse_failed=st.booleans(),
     replays=st.integers(0, 2),
     accepts=st.booleans(),
+    resources=st.sampled_from([((),), (("r",),), (("r", "s"),), (("r", "s"), ("s",)), (("r",), ("r", "s"), ("s",))]),
+    backs_off=st.sampled_from([False, False, True]),
 )
 
 

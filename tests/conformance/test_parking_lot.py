@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_replay.clock import SECOND
-from celery_replay.lifecycle import PUBLISHING_US
+from celery_replay.facts import PUBLISHING_US
 from celery_replay.states import AckMode, Outcome, RowStatus, Verdict
 from celery_replay.stores.base import Pulse, Store
 from tests.conformance.callers import KEY, claims, closes, opens, runs, stations, stored

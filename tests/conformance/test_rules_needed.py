@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -255,6 +255,85 @@ def the_parent_announces_a_death_twice(world: World) -> None:
     world.hear(news)
     runs(second)
     world.hear(again)
+
+
+ONE = Setup(submissions=3, keyed=False, resources=(("r",),), workers=3)
+
+
+@needed("in_line", breaks="L3", setup=ONE)
+def a_newcomer_comes_while_who_was_called_is_on_his_way(world: World) -> None:
+    holder, waiter, newcomer = world.workers
+    takes(holder)
+    runs(holder, to="claim")
+    takes(waiter, "job-1")
+    runs(waiter)
+    runs(holder)
+    dispatch(world)
+    marks(world)
+    world.advance(1)
+    takes(newcomer, "job-2")
+    newcomer.step()
+
+
+@needed("let_go", breaks="L6", setup=ONE)
+def jobs_that_ended_leave_their_resource(world: World) -> None:
+    holder, waiter, _ = world.workers
+    takes(holder)
+    runs(holder, to="claim")
+    takes(waiter, "job-1")
+    runs(waiter)
+    runs(holder)
+
+
+@needed("lease_lapses", breaks="P6", setup=replace(ONE, ack=AckMode.EARLY))
+def the_holder_of_a_resource_dies_and_does_not_come_back(world: World) -> None:
+    holder, waiter, _ = world.workers
+    takes(holder)
+    runs(holder, to="claim")
+    takes(waiter, "job-1")
+    runs(waiter)
+    crash(holder)
+
+
+@needed("fences_rise", breaks="L2", setup=ONE)
+def a_resource_is_taken_twice_before_the_clock_moves(world: World) -> None:
+    holder, second, _ = world.workers
+    takes(holder)
+    runs(holder)
+    takes(second, "job-1")
+    second.step()
+
+
+@needed("all_or_none", breaks="L5", setup=replace(ONE, resources=(("s",), ("r", "s"))))
+def one_of_two_resources_is_leased(world: World) -> None:
+    holder, both, _ = world.workers
+    takes(holder)
+    runs(holder, to="claim")
+    takes(both, "job-1")
+    both.step()
+
+
+@needed("disowned", breaks="L4", setup=ONE)
+def a_zombie_goes_on_after_another_job_took_its_resource(world: World) -> None:
+    zombie, successor, _ = world.workers
+    takes(zombie)
+    runs(zombie, to="claim")
+    lapse(world, zombie)
+    takes(successor, "job-1")
+    successor.step()
+    zombie.step()
+
+
+@needed("owns_its_leases", breaks="L4", setup=ONE)
+def a_zombie_closes_after_somebody_gave_its_resource_away(world: World) -> None:
+    zombie, successor, _ = world.workers
+    takes(zombie)
+    runs(zombie, to="end")
+    lapse(world, zombie)
+    world.store.free_lease("r", "operator", "it is dead")
+    takes(successor, "job-1")
+    successor.step()
+    zombie.step()
 
 
 BY_NAME = {f"{s.rule}-{s.script.__name__}": s for s in SCENARIOS}

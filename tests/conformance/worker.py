@@ -69,6 +69,10 @@ class Worker:
         return self.world.setup.claim or (None if careless else self.original)
 
     @property
+    def resources(self) -> tuple[str, ...]:
+        return self.world.resources_of(self.submission)
+
+    @property
     def fence(self) -> int:
         return self.job.fence if self.job else 0
 
@@ -118,6 +122,8 @@ class Worker:
             poison_cap=world.setup.poison_cap,
             worker=self.name,
             pid=self.pid,
+            resources=self.resources,
+            backs_off=world.setup.backs_off,
         )
 
     def close(self, outcome: Outcome) -> bool:
@@ -138,11 +144,13 @@ class Worker:
             failure_json='{"type": "ValueError"}' if failed else None,
             unsettled=self.doubt,
             steps=tuple(self.settled),
+            resources=self.resources,
         )
         accepted, rows = world.store.close(self.job, ending)
         world.to_publish.extend(rows)
         if accepted:
             world.accepted(self, "CLOSE")
+        world.leased.closed(self)
         return accepted
 
     def lost(self) -> None:

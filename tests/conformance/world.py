@@ -14,6 +14,7 @@ from celery_replay.records import Job, Row, StepRecord
 from celery_replay.states import AckMode, Outcome, Reason, RowStatus, Verb, Verdict
 from celery_replay.stores.base import Pulse, Store
 from tests.conformance import setup
+from tests.conformance.leased import Leased
 from tests.conformance.outside import Backend, Broker, Message, Target
 from tests.conformance.setup import Setup
 from tests.conformance.worker import RUNNING, TRACER, Worker
@@ -67,6 +68,7 @@ class World:
         """By the submission of a replay: what it replays."""
         self.published: set[tuple[str, Micros, int]] = set()
         """Rounds of rows whose message went out."""
+        self.leased = Leased()
         self._minted = 0
         for submission in self.submissions:
             self.broker.publish(submission, 0)
@@ -87,15 +89,26 @@ class World:
             if job.fence <= self.fences.get(identity, 0):
                 self.violations.append(f"P4: fence {job.fence} of {identity} does not rise")
             self.fences[identity] = job.fence
+        self.violations += self.leased.answered(worker, answer)
 
     def accepted(self, worker: Worker, what: str) -> None:
         self.log.append(f"{worker.name}: {worker.submission}.{worker.generation} {what} accepted")
         if self.owners.get(worker.identity) != worker.nonce:
             self.violations.append(f"P4: {what} of {worker.nonce} accepted, which is not the owner")
+        self.violations += self.leased.accepted(worker, what)
 
     def claimed_over(self, worker: Worker, earlier: StepRecord) -> None:
         if not worker.incomplete and earlier.nonce != worker.nonce:
             self.violations.append(f"P1: OPEN did not tell {worker.nonce} of the unsettled step of {earlier.nonce}")
+
+    def resources_of(self, submission: str) -> tuple[str, ...]:
+        first = self.originals.get(submission, submission)
+        names = self.setup.resources
+        return names[int(first.removeprefix("job-")) % len(names)]
+
+    def running(self) -> set[str]:
+        """Return the attempts whose body runs."""
+        return {worker.nonce for worker in self.workers if worker.at in RUNNING}
 
     def job(self, submission: str) -> Job | None:
         return self.store.job(submission)
@@ -169,8 +182,17 @@ class World:
         """Beat; tell whether the attempt lost its job."""
         assert worker.job is not None
         job = worker.job
-        pulse = Pulse(submission=job.submission, nonce=job.nonce, claim=job.claim, lease_us=setup.LEASE)
-        return bool(self.store.renew([pulse]))
+        pulse = Pulse(
+            submission=job.submission,
+            nonce=job.nonce,
+            claim=job.claim,
+            lease_us=setup.LEASE,
+            resources=worker.resources,
+        )
+        lost = bool(self.store.renew([pulse]))
+        if not lost:
+            self.leased.renewed(worker)
+        return lost
 
     def _note_zombies(self) -> None:
         for worker in self.workers:

@@ -21,7 +21,20 @@ from celery_replay.stores.base import Store
 from django_celery_replay.connections import Link
 from django_celery_replay.models import LetterTrend
 from django_celery_replay.store import DjangoStore
-from django_celery_replay.tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED
+from django_celery_replay.tables import (
+    ATTEMPTS,
+    CHUNKS,
+    GROUPS,
+    HISTORY,
+    HOLDINGS,
+    JOBS,
+    LEASES,
+    LETTERS,
+    ROWS,
+    STEPS,
+    UNCOUNTED,
+    WAITERS,
+)
 from tests.django_store.builders import ask, chunk, delivery, ending, step
 from tests.support.django_stores import database_alias
 
@@ -70,18 +83,18 @@ def warm(store: DjangoStore) -> None:
         run(store)
 
 
-def run(store: DjangoStore, claims: bool = False) -> None:
-    of = ask(key="" if not claims else "key")
+def run(store: DjangoStore, claims: bool = False, resources: tuple[str, ...] = ()) -> None:
+    of = ask(key="" if not claims else "key", resources=resources)
     admission = store.open(of)
     assert admission.verdict is Verdict.RUN
-    accepted, _ = store.close(admission.facts.job, ending(of, result="1"), [chunk(of, 3)])
+    accepted, _ = store.close(admission.facts.job, ending(of, result="1", resources=resources), [chunk(of, 3)])
     assert accepted
 
 
-def fail(store: DjangoStore) -> Ask:
-    of = ask()
+def fail(store: DjangoStore, resources: tuple[str, ...] = ()) -> Ask:
+    of = ask(resources=resources)
     job = store.open(of).facts.job
-    assert store.close(job, ending(of, Outcome.FAILED), [chunk(of)]) == (True, ())
+    assert store.close(job, ending(of, Outcome.FAILED, resources=resources), [chunk(of)]) == (True, ())
     return of
 
 
@@ -90,6 +103,27 @@ def test_a_job_costs_two_round_trips(postgres_store: DjangoStore) -> None:
     with round_trips(postgres_store) as count:
         run(postgres_store)
         assert count() == 2
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("work", [run, fail])
+def test_a_job_with_leases_costs_no_more(postgres_store: DjangoStore, number: int, work: Callable[..., object]) -> None:
+    resources = tuple(f"order:{n}" for n in range(number))
+    for _ in range(5):
+        work(postgres_store, resources=resources)
+    with round_trips(postgres_store) as count:
+        work(postgres_store, resources=resources)
+        assert count() == 2
+    assert [holding.grant for holding in postgres_store.holdings("order:0")] == [6, 5, 4, 3, 2, 1]
+
+
+def test_of_several_leases_a_shortcut_takes_all_or_none(postgres_store: DjangoStore) -> None:
+    taken = ask(resources=("s",))
+    postgres_store.open(taken)
+    warm(postgres_store)
+    found = postgres_store._admit_new(ask(resources=("r", "s", "t")))
+    assert found is None
+    assert [lease.resource for lease in postgres_store.leases()] == ["s"]
 
 
 def test_a_letter_costs_one_round_trip_beyond_the_jobs_opening(postgres_store: DjangoStore) -> None:
@@ -172,10 +206,15 @@ def test_times_are_the_servers_on_the_short_way_too(postgres_store: DjangoStore)
     assert postgres_store.attempts(of.delivery.submission) == [attempt_of(job, Outcome.SUCCEEDED, job.closed_at or 0)]
 
 
-before = st.sampled_from(["nothing", "parked", "held", "failed", "own", "succeeded"])
-between = st.sets(st.sampled_from(["waiter", "copy", "step", "other step", "reaped", "renewed", "taken over"]))
+before = st.sampled_from(["nothing", "parked", "held", "failed", "own", "succeeded", "leased", "leased before"])
+between = st.sets(
+    st.sampled_from(
+        ["waiter", "copy", "step", "other step", "reaped", "renewed", "taken over", "lease waiter", "lapse"]
+    )
+)
 options = st.fixed_dictionaries(
     {
+        "resources": st.sampled_from([(), (), ("r",), ("r", "s")]),
         "key": st.sampled_from(["", "k"]),
         "ack": st.sampled_from(AckMode),
         "is_step": st.booleans(),
@@ -236,7 +275,9 @@ def _lasting(kind: type[DjangoStore], alias: str) -> tuple[DjangoStore, list[int
 
 
 def _empty(link: Link) -> None:
-    tables = (JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS, GROUPS, UNCOUNTED, HISTORY)
+    tables = (
+        JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS, GROUPS, UNCOUNTED, HISTORY, LEASES, HOLDINGS, WAITERS
+    )  # fmt: skip
     for name in (*(table.name for table in tables), LetterTrend._meta.db_table):
         link.change(f"DELETE FROM {name}")
 
@@ -256,13 +297,14 @@ def _play(
     of = ask("s", nonce="nonce", **options)
     admission = store.open(of)
     answers: list[Any] = [admission.verdict, admission.facts.job, admission.incomplete]
+    answers += [(place.lease.resource, place.lease.fence, place.lease.until) for place in admission.facts.places]
     job = admission.facts.job
     if admission.verdict is Verdict.RUN and job is not None:
         clock[0] += SECOND
         _disturb(store, clock, between, of, job)
         steps = (step(of, "a", StepState.SETTLED, output="1"),) if settled else ()
         events = [chunk(of, n, blobs=((f"b{n}", b"x"),)) for n in range(chunks)]
-        accepted, rows = store.close(job, ending(of, steps=steps, **ends), events)
+        accepted, rows = store.close(job, ending(of, steps=steps, resources=of.resources, **ends), events)
         answers += [accepted, list(rows)]
     return answers + _records(store, of)
 
@@ -270,8 +312,11 @@ def _play(
 def _prepare(store: DjangoStore, before: str) -> None:
     if before == "nothing":
         return
-    first = ask("s" if before == "own" else "other", "k", nonce="first")
+    resources = ("s",) if "leased" in before else ()
+    first = ask("s" if before == "own" else "other", "k", nonce="first", resources=resources)
     job = store.open(first).facts.job
+    if before == "leased before":
+        store.close(job, ending(first, Outcome.FAILED, resources=resources))
     if before == "parked":
         store.open(ask("s", "k", nonce="earlier"))
     if before in ("failed", "succeeded"):
@@ -281,6 +326,11 @@ def _prepare(store: DjangoStore, before: str) -> None:
 def _disturb(store: DjangoStore, clock: list[int], between: set[str], of: Any, job: Any) -> None:
     if "waiter" in between:
         store.open(ask("waiter", of.key, nonce="waiter"))
+    if "lease waiter" in between:
+        store.open(ask("waiter", nonce="waiter", resources=("r",)))
+    if "lapse" in between:
+        clock[0] += 1000 * SECOND
+        store.open(ask("thief", nonce="thief", resources=("s",)))
     if "copy" in between:
         store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
     if "step" in between:
@@ -293,12 +343,12 @@ def _disturb(store: DjangoStore, clock: list[int], between: set[str], of: Any, j
         store.reap()
     if "taken over" in between:
         clock[0] += 1000 * SECOND
-        store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
+        store.open(ask("s", of.key, of.delivery.generation, nonce="copy", resources=of.resources))
 
 
 def _records(store: DjangoStore, of: Any) -> list[Any]:
-    names = ("s", "other", "waiter")
-    looks = (store.job, store.row, store.letter, store.attempts)
+    names = ("s", "other", "waiter", "r")
+    looks = (store.job, store.row, store.letter, store.attempts, store.lease, store.holdings, store.line)
     found: list[Any] = [list(store.chunks(of.trace_id)), list(store.steps(of.identity)), store.blob("b0")]
     groups = store.groups(unresolved=False)
     happened = [replace(entry, entry_id="") for entry in store.history(submission="s")]

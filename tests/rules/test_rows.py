@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_replay.facts import Facts, park
-from celery_replay.lifecycle import PUBLISHING_US, due, sent
+from celery_replay.facts import PUBLISHING_US, Facts, park
+from celery_replay.lifecycle import due, sent
 from celery_replay.records import Row
 from celery_replay.states import Outcome, Reason, RowStatus
 from tests.rules.builders import EARLIER, LATER, NOW, delivery, facts, job, lapsed, row

@@ -22,6 +22,8 @@ BAD_OPTIONS = {
     "fenced": [True, ""],
     "on_failed_key": ["skip", True],
     "on_store_error": ["ajar", True],
+    "resources": [[], "", 5, [5], ["order:{order_id}", ""], True],
+    "on_contention": ["wait", True, ""],
     "lease_ttl": [0, "60", True, -5],
     "key_retention": [0, "60", True, -5],
     "allow_rollback": ["yes", 1],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .guards import Fence, Marker
 from .journal import Blob, BlobUse, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk, UncountedLetter
+from .leases import LeaseHolding, LeaseWaiter, ResourceLease
 from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
 
 __all__ = [
@@ -18,11 +19,14 @@ __all__ = [
     "Fence",
     "HistoryEntry",
     "Lead",
+    "LeaseHolding",
+    "LeaseWaiter",
     "LetterGroup",
     "LetterTrend",
     "Marker",
     "ParkedJob",
     "ProcessedJob",
+    "ResourceLease",
     "SchemaInfo",
     "StepRecord",
     "TraceChunk",

@@ -124,6 +124,7 @@ class ParkedJob(models.Model):
     message = models.BinaryField()
     releases = models.IntegerField(default=0)
     requeues = models.IntegerField(default=0)
+    contended_since = MicrosecondsField(null=True)
 
     class Meta:
         indexes = [
