@@ -15,6 +15,8 @@ from .states import Category, Effect, LetterState, Outcome, Reason, StepState, V
 GROUPING = "g1"
 """Names how groups are made. A group keeps the version that it was made by; a new one makes new groups."""
 
+REPLAYED = "replayed"
+"""How a letter was resolved whose replay succeeded."""
 _OF_THE_FAILURE = (
     "generation", "reason", "category", "error_type", "error_message", "traceback", "group_id", "worker",
     "code_version",
@@ -108,6 +110,9 @@ def file(facts: Facts, letter: Letter) -> Facts:
     if kept is None:
         return evolve(facts, letter=letter)
     replayed = job is not None and job.original is not None
+    if kept.resolved_how == REPLAYED and not replayed:
+        # What the replay has done, a copy of the original that dies later does not undo.
+        return facts
     newer = replayed or kept.state is LetterState.RESOLVED or not kept.error_type
     news = {name: getattr(letter, name) for name in (*_OF_THE_FAILURE, "frames")} if newer else {}
     state = _after_failure(kept, job)
@@ -135,7 +140,7 @@ def resolve(facts: Facts, how: str) -> Facts:
     if letter is None or not letter.state.unresolved:
         return facts
     if how == Outcome.SUCCEEDED and job is not None and job.original is not None:
-        how = "replayed"
+        how = REPLAYED
     return evolve(facts, letter=evolve(letter, state=LetterState.RESOLVED, resolved_how=how))
 
 

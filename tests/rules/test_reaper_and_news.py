@@ -341,3 +341,12 @@ def test_a_message_that_was_thrown_away_keeps_the_row_that_will_send_it_again() 
     assert change is not None
     assert change.facts.row == sent
     assert change.facts.letter is not None
+
+
+def test_a_copy_that_dies_after_the_replay_succeeded_leaves_the_letter_resolved() -> None:
+    resolved = letter(state=LetterState.RESOLVED, resolved_how="replayed", replay="s/1")
+    stored = facts(lapsed(ack=AckMode.EARLY), letter=resolved)
+    change = reap(stored, NOW)
+    assert change is not None
+    assert _job(change.facts).status is Outcome.LOST
+    assert change.facts.letter == resolved
