@@ -155,6 +155,12 @@ def group(record: Group, hours: Sequence[int]) -> Fields:
     }
 
 
+def standing(record: Letter) -> str:
+    """Say in words where a dead letter stands."""
+    how = f" ({record.resolved_how})" if record.resolved_how else ""
+    return str(record.state).replace("_", " ") + how
+
+
 def evidence(known: Evidence) -> Fields:
     """Show the answers to: is a replay safe, must the payload be mended, is anything half done?"""
     return {

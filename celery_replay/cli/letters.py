@@ -70,7 +70,7 @@ def show(ctx: click.Context, job_id: str, reveal: bool, because: str, actor: str
     if as_json:
         click.echo(to_json(whole, clear))
     else:
-        _print(whole, clear)
+        _print(letter, whole, clear)
 
 
 def _whole(known: Runtime, letter: Letter) -> fields.Fields:
@@ -101,14 +101,17 @@ def _revealed(known: Runtime, letter: Letter, because: str, actor: str) -> field
     return {name: {"args": one.args, "kwargs": one.kwargs, **one.canvas} for name, one in read.items()}
 
 
-def _print(whole: fields.Fields, clear: fields.Fields) -> None:
+def _print(letter: Letter, whole: fields.Fields, clear: fields.Fields) -> None:
     evidence, payloads = whole.pop("evidence"), {}
     sections = [(title, whole.pop(name), columns) for name, title, columns in _SECTIONS]
     for name in ("payload", "mended_payload"):
         payloads[name] = clear.get(name), whole.pop(name)
     print_record(whole)
-    click.echo("\nevidence")
-    print_record(evidence)
+    if letter.state.unresolved:
+        click.echo("\nevidence")
+        print_record(evidence)
+    else:
+        click.echo(f"\nnothing is to be decided: it is {fields.standing(letter)}")
     for section in sections:
         print_section(*section)
     for name, (as_it_is, redacted) in payloads.items():

@@ -30,6 +30,9 @@ def show(store: Store, job: Job, *, as_json: bool = False, out: TextIO | None = 
         return
     for line in draw(job, events, attempts, colour=out.isatty()):
         out.write(line + "\n")
+    letter = store.letter(job.original or job.submission)
+    if letter is not None:
+        out.write(f"its dead letter is {fields.standing(letter)}; see: replay dlq show {letter.submission}\n")
 
 
 def draw(

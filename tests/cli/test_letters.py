@@ -85,6 +85,14 @@ def test_a_letter_answers_whether_a_replay_is_safe_whether_it_must_be_mended_and
     assert "replay                left_out (effect_unknown): the task declares no side effects" in output
 
 
+def test_of_a_letter_that_is_settled_nothing_is_asked(shop):
+    shop.fails("a", kept(b"[[5], {}, {}]"))
+    shop.types("dlq discard a --actor ann --because moved")
+    output = shop.types("dlq show a").output
+    assert "nothing is to be decided: it is discarded\n" in output
+    assert "half done" not in output
+
+
 def test_a_mended_payload_is_shown_beside_the_original(shop):
     shop.fails("a", kept(b"[[5], {}, {}]"))
     shop.types("dlq edit a --set order_id=7 --actor ann --because typo")

@@ -57,11 +57,12 @@ def test_an_empty_store_has_nothing_to_list(shop):
 
 def test_a_trace_marks_where_the_job_failed_and_says_why(shop):
     closes(shop.store, failing(shop), Outcome.FAILED)
-    *_, marked, after, verdict = shop.types("trace show a").stdout.splitlines()
+    *_, marked, after, verdict, letter = shop.types("trace show a").stdout.splitlines()
     assert "✗ failed" in marked
     assert marked.endswith("◀ failed here")
     assert "dead_lettered" in after
     assert verdict == "failed in attempt #1, after step_failed in charge: ValueError: boom"
+    assert letter == "its dead letter is open; see: replay dlq show a"
 
 
 def test_a_job_that_ended_well_after_a_failure_has_no_mark(shop):
