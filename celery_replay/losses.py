@@ -145,7 +145,9 @@ def _turned_away(facts: Facts, news: News, now: Micros) -> Change | None:
     if job.status.ended or job.generation > news.generation or alive(job, now) or _is_filed(facts, news):
         return None
     job = evolve(job, generation=news.generation, reserved_until=None)
-    return _lost(evolve(facts, job=job), now, news.reason, news)
+    # What an older row carries is superseded from here on: it would be sent again and again, and never admitted.
+    row = None if row is not None and row.generation < news.generation else row
+    return _lost(evolve(facts, job=job, row=row), now, news.reason, news)
 
 
 def _is_filed(facts: Facts, news: News) -> bool:

@@ -343,6 +343,14 @@ def test_a_message_that_was_thrown_away_keeps_the_row_that_will_send_it_again() 
     assert change.facts.letter is not None
 
 
+def test_a_retry_that_was_thrown_away_takes_the_row_of_the_older_delivery_along() -> None:
+    stored = facts(lapsed(), row=row(status=RowStatus.SENT))
+    change = hear(stored, news(reason=Reason.UNKNOWN_TASK, generation=1), NOW)
+    assert change is not None
+    assert (change.facts.row, _job(change.facts).generation) == (None, 1)
+    assert change.facts.letter is not None
+
+
 def test_a_copy_that_dies_after_the_replay_succeeded_leaves_the_letter_resolved() -> None:
     resolved = letter(state=LetterState.RESOLVED, resolved_how="replayed", replay="s/1")
     stored = facts(lapsed(ack=AckMode.EARLY), letter=resolved)
