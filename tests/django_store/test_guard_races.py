@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import OperationalError, transaction
 
 from celery_replay.exceptions import FenceRefused
 from django_celery_replay import fenced
-from django_celery_replay.models import Fence
+from django_celery_replay.models import Fence, Marker
 from tests.django_store.guarded import Hold, clients, effects, run, waits, write, written
 
 
@@ -129,3 +130,33 @@ def test_a_snapshot_from_before_the_effect_still_finds_its_result(leveled: str) 
         else:
             assert {second.result(10), owner.result(10)} == {("did", '"done"'), ("found", '"done"')}
     assert len(effects(leveled)) == 1
+
+
+def test_of_many_at_once_one_has_the_effect_and_all_get_its_result(leveled: str) -> None:
+    start = threading.Barrier(8)
+
+    def one(nonce: str) -> Any:
+        start.wait(10)
+        return run(leveled, "job", nonce)
+
+    with clients(leveled, 8) as all_of_them:
+        ends = [client.do(lambda n=n: one(f"n{n}")) for n, client in enumerate(all_of_them)]
+        assert sorted(end.result(30) for end in ends) == [("did", '"done"')] + [("found", '"done"')] * 7
+    assert len(effects(leveled)) == 1
+
+
+def test_of_many_at_once_each_writes_behind_all_older_ones_or_is_refused(leveled: str) -> None:
+    start = threading.Barrier(8)
+
+    def one(token: int) -> str:
+        start.wait(10)
+        return write(leveled, "order", token)
+
+    with clients(leveled, 8) as all_of_them:
+        ends = [client.do(lambda token=token: one(token)) for token, client in enumerate(all_of_them, 1)]
+        told = [end.result(30) for end in ends]
+    assert told[-1] == "written"
+    assert Fence.objects.using(leveled).get().token == 8
+    # Each row's time is of its own transaction, behind the fence.
+    order = Marker.objects.using(leveled).order_by("marked_at").values_list("identity", flat=True)
+    assert list(order) == [f"order-{token}" for token, end in enumerate(told, 1) if end == "written"]

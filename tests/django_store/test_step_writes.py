@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connections, transaction
+from django_celery_results.models import TaskResult
 
 from celery_replay import StepWrites, UnknownOutcome, step
 from celery_replay.states import Category, Effect
@@ -82,6 +83,19 @@ def test_a_step_may_read_and_the_body_may_write(shop: Shop, business: str) -> No
 
     assert pay.apply().get() == 1
     assert Fence.objects.using(business).get().token == 2
+
+
+def test_a_step_may_tell_of_its_progress(shop: Shop, business: str) -> None:
+    @step(side_effect=True)
+    def charge() -> int:
+        TaskResult.objects.using(business).create(task_id="pay", status="PROGRESS")
+        return TaskResult.objects.using(business).filter(task_id="pay").update(status="SUCCESS")
+
+    @shop.task(stepwise=True)
+    def pay(self: Any) -> int:
+        return charge()
+
+    assert pay.apply().get() == 1
 
 
 def test_a_step_without_side_effect_and_a_step_outside_of_a_job_may_write(shop: Shop, business: str) -> None:
