@@ -123,6 +123,10 @@ class Job:
         return None
 
 
+LEASE = "lease:"
+"""Stands before the name of a resource that is waited for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A delivery in the parking lot; at most one per submission."""
@@ -147,6 +151,11 @@ class Row:
     """How often in a row the body gave the message back."""
     contended_since: Micros | None = None
     """When it first found a resource leased: its place in line, which it keeps until it runs."""
+
+    @property
+    def resource(self) -> str:
+        """The resource that it waits for, where that is what it waits for."""
+        return self.subject.removeprefix(LEASE) if self.reason is Reason.LEASE_HELD else ""
 
     @property
     def in_line(self) -> bool:
@@ -182,7 +191,7 @@ class Lease:
     @property
     def subject(self) -> str:
         """Name what a row waits for."""
-        return f"lease:{self.resource}"
+        return f"{LEASE}{self.resource}"
 
 
 HOLDINGS = 20

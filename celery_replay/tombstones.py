@@ -75,7 +75,11 @@ def of_step(step: StepRecord) -> StepRecord:
 
 def of_entry(entry: HistoryEntry) -> HistoryEntry:
     """Keep who did what, and when; of an earlier erasure, also why."""
-    return entry if entry.verb is Verb.ERASED else evolve(entry, text=_text(entry.text))
+    if entry.verb is Verb.ERASED:
+        return entry
+    # A resource may be named after a person.
+    details = "{}" if entry.verb is Verb.LEASE_FREED else entry.details
+    return evolve(entry, text=_text(entry.text), details=details)
 
 
 def _text(text: str) -> str:

@@ -33,7 +33,18 @@ DESCENDANTS = ("task_id", "status", "at", "actor", "operation")
 LEASES = ("resource", "task", "id", "alive", "age", "usual", "overdue", "waiting", "fence", "worker", "until")
 LINE = ("id", "task", "status", "waited", "looked_at_again")
 HOLDERS = ("fence", "task", "id", "acquired_at", "ended_at", "end", "last_seen", "overlaps", "worker")
-PARKED = ("id", "task", "status", "reason", "waited", "looked_at_again", "waits_for", "waits_for_status", "key")
+PARKED = (
+    "id",
+    "task",
+    "status",
+    "reason",
+    "waited",
+    "looked_at_again",
+    "waits_for",
+    "waits_for_status",
+    "key",
+    "resource",
+)
 
 
 def job(record: Job) -> Fields:
@@ -213,6 +224,7 @@ def parked(record: Row, owner: Job | None, now: Micros) -> Fields:
         "waits_for": owner.submission if owner else None,
         "waits_for_status": owner.status if owner else None,
         "key": owner.key if owner else "",
+        "resource": record.resource,
     }
 
 

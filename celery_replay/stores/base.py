@@ -299,7 +299,7 @@ def _after_news(unit: Unit, before: Facts, after: Facts, stood: Sequence[str]) -
     called: list[Row] = []
     job = before.job
     # Not every news is about the attempt that has the job now.
-    if job is not None and job.lease_until is not None and after.job is not None and after.job.lease_until is None:
+    if job is not None and after.job not in (None, job) and after.job.lease_until is None:
         called += lines.let_go(unit, job.submission, job.nonce, LeaseEnd.DIED)
     if stood and after.row is None:
         called += lines.pass_on(unit, stood, job.submission if job is not None else "")

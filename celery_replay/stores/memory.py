@@ -279,6 +279,17 @@ class _MemoryUnit(Unit):
             self._set(tables.trends, bar, _ABSENT)
         return len(old)
 
+    def forget_leases(self, submission: str) -> None:
+        tables = self._tables
+        awaited = {waiter.resource for waiter in tables.waiters.values()}
+        gone = {
+            lease.resource
+            for lease in tables.leases.values()
+            if lease.submission == submission and not lease.nonce and lease.resource not in awaited
+        }
+        self._drop_all(tables.leases, lambda lease: lease.resource in gone)
+        self._drop_all(tables.holdings, lambda h: h.resource in gone or h.submission == submission)
+
     def _prune_leases(self, limit: int) -> None:
         tables = self._tables
         self._drop_all(tables.waiters, lambda waiter: waiter.submission not in tables.rows)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..clock import Micros
-from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from ..records import LEASE, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
 from ..states import LetterState, Outcome, Reason
 from .lease_looks import LeaseLooks, LeaseReader
 
@@ -214,14 +214,16 @@ class Readable(LeaseLooks):
             return reader.jobs(Look(wanted=_given(wanted), since=since, before=before, limit=limit))
 
     def owners(self, identities: Iterable[str]) -> Mapping[str, Job]:
-        """Return who holds each of these keys, or is the job of that submission: whom parked rows wait for."""
+        """Return who holds each of these keys or resources, or is the job of that submission: whom rows wait for."""
         wanted = sorted(set(identities))
         if not wanted:
             return {}
         with self._read() as reader:
             found = reader.owners(wanted)
+            leased = {name: _lessee(reader, name) for name in wanted if name.startswith(LEASE)}
         # As for those who wait: the holder of a key comes before a submission of the same name.
-        return {job.submission: job for job in found} | {job.claim: job for job in found if job.claim}
+        known = {job.submission: job for job in found} | {job.claim: job for job in found if job.claim}
+        return known | {name: job for name, job in leased.items() if job is not None}
 
     def jobs_named(self, submissions: Iterable[str]) -> Mapping[str, Job]:
         """Return the jobs of these submissions, by their names; those that there are."""
@@ -368,6 +370,11 @@ class Readable(LeaseLooks):
                 leader=leader,
                 leads_until=until,
             )
+
+
+def _lessee(reader: Reader, subject: str) -> Job | None:
+    lease = reader.lease(subject.removeprefix(LEASE))
+    return reader.job(lease.submission) if lease is not None and lease.nonce else None
 
 
 def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:

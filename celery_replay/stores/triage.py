@@ -174,7 +174,7 @@ def _free_lease(unit: Unit, resource: str, actor: str, text: str, *, force: bool
     place = evolve(place, owner=lines.owner_of(unit, lease))
     called = lines.save_all(unit, (place,), (leases.force(place, unit.now),))
     if place.owner is not None and place.owner.status is Outcome.OPEN:
-        unit.put(died(place.owner, unit.now, f"its lease on {resource} was taken away"))
+        unit.put(died(place.owner, unit.now, "a lease of its was taken away"))
     details = {"resource": resource, "fence": lease.fence, "holder": lease.nonce, "alive": alive}
     decision = Decision(verb=Verb.LEASE_FREED, actor=actor, text=text, details=json.dumps(details))
     unit.put(dead_letters.entry(decision, unit.now, submission=lease.submission))
@@ -210,6 +210,7 @@ def _erase(unit: Unit, submission: str, decision: Decision, strip: Strip) -> Job
     group_id = letter.group_id if letter is not None else ""
     unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
     _erase_events(unit, job, strip)
+    unit.forget_leases(submission)
     unit.silence(submission)
     return tombstones.of_job(job)
 

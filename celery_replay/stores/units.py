@@ -137,6 +137,12 @@ class Unit(ABC):
     def leave(self, submission: str) -> None:  # noqa: B027 - where nobody stands in line
         """Take a submission out of all lines."""
 
+    def forget_leases(self, submission: str) -> None:  # noqa: B027 - as above
+        """Delete what is told of a submission as a former holder; where it was the last one, all of the resource.
+
+        Not of a resource that somebody has, or waits for. A later fence is higher all the same, by the clock.
+        """
+
     def count_up(self, limit: int) -> int:
         """Add letters to their groups' counters that were filed while others did; return how many.
 

@@ -61,6 +61,20 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> None:
         _delete(link, statements, table.name, "resource", [row[0] for row in old])
 
 
+def forget(link: Link, statements: Statements, submission: str) -> None:
+    """Delete what is told of a submission as a former holder, and of resources of which it was the last one."""
+    mark, who = statements.dialect.mark, [LEASES.encode("submission", submission)]
+    awaited = f"SELECT 1 FROM {WAITERS.name} AS waiter WHERE waiter.resource = lease.resource"
+    last = link.rows(
+        f"SELECT resource FROM {LEASES.name} AS lease WHERE submission = {mark} AND nonce = ''"
+        f" AND NOT EXISTS ({awaited}) ORDER BY resource{statements.dialect.lock}",
+        who,
+    )
+    for table in (LEASES, HOLDINGS):
+        _delete(link, statements, table.name, "resource", [row[0] for row in last])
+    _delete(link, statements, HOLDINGS.name, "submission", who)
+
+
 def _delete(link: Link, statements: Statements, table: str, column: str, values: Sequence[Any]) -> None:
     if values:
         link.change(f"DELETE FROM {table} WHERE {column} IN ({statements.marks(len(values))})", values)

@@ -245,6 +245,10 @@ class SqlUnit(Unit):
         """Take a submission out of all lines."""
         self._link.change(self._sql.delete(WAITERS, ("submission",)), [WAITERS.encode("submission", submission)])
 
+    def forget_leases(self, submission: str) -> None:
+        """Delete what is told of a former holder."""
+        lines.forget(self._link, self._sql, submission)
+
     def lead(self, name: str, nonce: str, until: Micros) -> bool:
         """Take or keep a store-wide lease."""
         mark, link = self._sql.dialect.mark, self._link

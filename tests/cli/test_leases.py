@@ -103,3 +103,12 @@ def test_force_takes_it_from_a_living_one_whose_token_is_old_from_then_on(shop):
 def test_what_nobody_has_is_refused_and_a_reason_is_needed(shop):
     assert shop.types("leases release r --because x").exit_code == 4
     assert shop.types("leases release r").exit_code == 2
+
+
+def test_the_parking_lot_says_for_which_resource_somebody_waits_and_who_has_it(shop):
+    runs(shop.store, "a", "order:7")
+    waits(shop.store, shop.clock, "b", "order:7")
+    (row,) = shop.reads("parked list")
+    assert (row["reason"], row["resource"]) == ("lease_held", "order:7")
+    assert (row["waits_for"], row["waits_for_status"]) == ("a", "open")
+    assert shop.types("parked list").stdout.splitlines()[1].split()[-1] == "order:7"

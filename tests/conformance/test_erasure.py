@@ -80,6 +80,29 @@ def test_nothing_of_the_person_is_left_of_a_job_that_succeeded(store: Store) -> 
     assert tables_with(store, PERSON) == set()
 
 
+def test_nothing_of_the_person_is_left_of_resources_that_are_named_after_it(store: Store, clock: Clock) -> None:
+    name = f"customer:{PERSON}"
+    first = runs(store, "first", claim=None, resources=(name,))
+    store.free_lease(name, "bob", f"{PERSON} waits", force=True)
+    clock.now += 100 * SECOND
+    second = runs(store, "second", claim=None, resources=(name,))
+    closes(store, second, claim=None, resources=(name,), canvas=False)
+    closes(store, runs(store, "first", nonce="again", claim=None), claim=None, canvas=False)
+    assert {holding.submission for holding in store.holdings(name)} == {first.submission, "second"}
+    erase(store, "first")
+    assert [holding.submission for holding in store.holdings(name)] == ["second"]
+    erase(store, "second")
+    assert tables_with(store, PERSON) == set()
+
+
+def test_a_resource_that_somebody_has_is_not_forgotten(store: Store) -> None:
+    closes(store, runs(store, "a", claim=None, resources=("r",)), claim=None, resources=("r",), canvas=False)
+    runs(store, "b", claim=None, resources=("r",))
+    fence = store.lease("r")
+    erase(store, "a")
+    assert store.lease("r") == fence
+
+
 def test_ids_outcome_and_times_stay(store: Store) -> None:
     before = fails(store)
     letter = store.letter("a")

@@ -299,7 +299,11 @@ def the_holder_of_a_resource_dies_and_does_not_come_back(world: World) -> None:
 def a_resource_is_taken_twice_before_the_clock_moves(world: World) -> None:
     holder, second, _ = world.workers
     takes(holder)
+    runs(holder, to="claim")
+    takes(second, "job-1")
+    runs(second)
     runs(holder)
+    dispatch(world)
     takes(second, "job-1")
     second.step()
 

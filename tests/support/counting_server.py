@@ -9,7 +9,8 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -40,6 +41,8 @@ class CountingServer:
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._effects: Counter[tuple[str, str]] = Counter()
+        self._inside: Counter[tuple[str, str]] = Counter()
+        self._most: Counter[tuple[str, str]] = Counter()
         self._refusals: deque[Refusal] = deque()
         self._http = _Server((LOCALHOST, 0), _Handler)
         self._http.counting = self
@@ -74,6 +77,22 @@ class CountingServer:
         with self._lock:
             return self._effects[path, reference]
 
+    def most_at_once(self, path: str, reference: str) -> int:
+        """Count the requests for an effect that were here at the same time, at the worst moment."""
+        with self._lock:
+            return self._most[path, reference]
+
+    @contextmanager
+    def inside(self, path: str, reference: str) -> Iterator[None]:
+        """Be here for as long as a request takes."""
+        place = (path, reference)
+        with self._lock:
+            self._inside[place] += 1
+            self._most[place] = max(self._most[place], self._inside[place])
+        yield
+        with self._lock:
+            self._inside[place] -= 1
+
     def all_effects(self) -> dict[tuple[str, str], int]:
         """Return the count of each effect by path and reference."""
         with self._lock:
@@ -96,6 +115,7 @@ class CountingServer:
         with self._lock:
             self._requests.clear()
             self._effects.clear()
+            self._most.clear()
             self._refusals.clear()
 
     def seen(self, method: str, path: str, reference: str) -> Refusal | None:
@@ -134,12 +154,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         counting, path, reference = self._request()
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        refusal = counting.seen(self.command, path, reference)
-        time.sleep(counting.delay_before_s)
-        count = counting.effects(path, reference)
-        if refusal is None or refusal.after_effect:
-            count = counting.take_effect(path, reference)
-        time.sleep(counting.delay_s)
+        with counting.inside(path, reference):
+            refusal = counting.seen(self.command, path, reference)
+            time.sleep(counting.delay_before_s)
+            count = counting.effects(path, reference)
+            if refusal is None or refusal.after_effect:
+                count = counting.take_effect(path, reference)
+            time.sleep(counting.delay_s)
         status, headers = (refusal.status, refusal.headers) if refusal else (201, {})
         self._answer(status, {"reference": reference, "count": count}, headers)
 

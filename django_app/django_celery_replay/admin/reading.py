@@ -9,10 +9,10 @@ from django.db import models, router
 from django.db.models import Q, QuerySet
 
 from celery_replay import records
-from celery_replay.records import AttemptRecord, Chunk, StepRecord
+from celery_replay.records import LEASE, AttemptRecord, Chunk, StepRecord
 
 from ..conf import store_alias
-from ..models import Attempt, HistoryEntry, ProcessedJob, TraceChunk
+from ..models import Attempt, HistoryEntry, ProcessedJob, ResourceLease, TraceChunk
 from ..models import StepRecord as StepRow
 from ..tables import ATTEMPTS, CHUNKS, HISTORY, STEPS
 from ..text import token
@@ -128,7 +128,20 @@ def few_or_all(rows: QuerySet[Any], name: str) -> Any:
 
 
 def holders(subjects: Sequence[str]) -> dict[str, Any]:
-    """Return the jobs that hold these keys, or have these submissions, by what they were asked for."""
+    """Return the jobs that hold these keys or resources, or have these submissions, by what they were asked for."""
     names = ("submission", "claim", "operation", "key", "status")
-    rows = stored(ProcessedJob).filter(Q(claim__in=subjects) | Q(submission__in=subjects)).only(*names)
-    return {name: row for row in rows for name in (row.submission, row.claim) if name in subjects}
+    leased = _lessees(subjects)
+    wanted = Q(claim__in=subjects) | Q(submission__in=[*subjects, *leased.values()])
+    rows = list(stored(ProcessedJob).filter(wanted).only(*names))
+    found = {name: row for row in rows for name in (row.submission, row.claim) if name in subjects}
+    jobs = {row.submission: row for row in rows}
+    return found | {subject: jobs[name] for subject, name in leased.items() if name in jobs}
+
+
+def _lessees(subjects: Sequence[str]) -> dict[str, str]:
+    """Return the submissions that have those of these that are resources."""
+    names = [subject.removeprefix(LEASE) for subject in subjects if subject.startswith(LEASE)]
+    if not names:
+        return {}
+    held = stored(ResourceLease).filter(resource__in=names).exclude(nonce="")
+    return {f"{LEASE}{resource}": submission for resource, submission in held.values_list("resource", "submission")}

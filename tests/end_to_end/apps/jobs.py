@@ -73,6 +73,26 @@ def late(reference: str, seconds: float = 0) -> str:
     return reference
 
 
+@app.task(name="leased", resources=["order:{order}"], **LATE)
+def leased(reference: str, order: str, held: bool = False) -> str:
+    """Work on an order, in several moments, of which a test may choose when the first is over."""
+    post("begun", reference)
+    if held:
+        await_sign(reference)
+    post("order", order)
+    post("done", reference)
+    return reference
+
+
+@app.task(name="leased_both", resources=lambda numbers: [f"order:{number}" for number in numbers], **LATE)
+def leased_both(reference: str, numbers: list[str]) -> str:
+    """Work on several orders, as another task."""
+    for number in numbers:
+        post("order", number)
+    post("done", reference)
+    return reference
+
+
 @app.task(name="barrier", idempotency_key="{reference}", on_incomplete="resume")
 def barrier(reference: str) -> str:
     """Have an effect once per key; its copies come to OPEN all at the same time."""
