@@ -159,14 +159,17 @@ def open_store(settings: config.Settings) -> Store:
     scheme, _, rest = url.partition("://")
     if scheme == "memory":
         return MemoryStore()
-    make = _factory(scheme if scheme in _ALIASES else url)
     arguments = dict(settings.options)
+    if scheme in _REDIS:
+        return _factory("redis")(url, **{"retention": settings.retention, **arguments})
+    make = _factory(scheme if scheme in _ALIASES else url)
     if rest:
         arguments["alias"] = rest
     return make(**arguments)
 
 
-_ALIASES = {"django": "django_celery_replay.opening:open_store"}
+_ALIASES = {"django": "django_celery_replay.opening:open_store", "redis": "celery_replay.stores.redis:RedisStore"}
+_REDIS = ("redis", "rediss", "unix", "redis+socket", "socket", "valkey", "valkeys", "sentinel")
 
 
 def _factory(name: str) -> Callable[..., Store]:
