@@ -15,6 +15,7 @@ from celery_replay.stores.base import Store
 from celery_replay.stores.memory import MemoryStore
 from celery_replay.stores.redis import RedisStore
 from celery_replay.stores.redis.codec import unpack
+from celery_replay.stores.redis.jobs import context_of
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
 
@@ -74,7 +75,7 @@ def _in_redis(store: RedisStore) -> Iterator[tuple[str, Any]]:
                 packed = value.partition(head)[2] if head else value
                 yield from ((table, text) for text in (key, name, value, packed))
                 if kind in "jlhsrg" and packed[:1] in (b"j", b"d"):
-                    data, parts = unpack(packed)
+                    data, parts = unpack(packed, context_of(value.partition(b"\n")[0]) if kind == "j" else b"")
                     yield from ((table, text) for text in (str(data), *parts))
 
 

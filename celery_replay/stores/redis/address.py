@@ -13,7 +13,6 @@ from redis.sentinel import Sentinel
 
 from ...exceptions import ConfigurationError
 
-SCHEMES = ("redis", "rediss", "unix", "redis+socket", "socket", "valkey", "valkeys", "sentinel")
 _ALIASES = {"valkey": "redis", "valkeys": "rediss", "redis+socket": "unix", "socket": "unix"}
 _PATIENCE_S = 2.0
 
@@ -37,9 +36,12 @@ def connector(url: str, options: Mapping[str, Any]) -> Callable[[], Any]:
         **options,
     }
     try:
-        return _sentinel(url, given) if url.startswith("sentinel://") else _direct(url, given)
+        make = _sentinel(url, given) if url.startswith("sentinel://") else _direct(url, given)
+        # It connects to nothing yet, but knows its options.
+        make()
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"setting replay_store = {shown(url)!r}: {error}") from error
+    return make
 
 
 def _direct(url: str, options: Mapping[str, Any]) -> Callable[[], Any]:

@@ -35,19 +35,23 @@ _DICTIONARY = (
 )
 
 
-def pack(data: Mapping[str, Any], parts: Sequence[bytes] = ()) -> bytes:
-    """Pack JSON data and some bytes."""
+def pack(data: Mapping[str, Any], parts: Sequence[bytes] = (), context: bytes = b"") -> bytes:
+    """Pack JSON data and some bytes.
+
+    Args:
+        context: what is kept beside the value, and is likely to be in it, too; needed to unpack it.
+    """
     sizes = [len(part) for part in parts]
     text = _JSON.encode({**data, "+": sizes} if parts else data).encode()
     whole = b"\n".join((text, b"".join(parts))) if parts else text
     if not _WORTH_IT <= len(whole) <= _LARGE:
         # A message that is as large as that was compressed by whoever made it.
         return b"j" + whole
-    packer = zlib.compressobj(6, zlib.DEFLATED, -_WINDOW_BITS, 5, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -_WINDOW_BITS, 5, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY + context)
     return b"d" + packer.compress(whole) + packer.flush()
 
 
-def unpack(value: bytes) -> tuple[dict[str, Any], list[bytes]]:
+def unpack(value: bytes, context: bytes = b"") -> tuple[dict[str, Any], list[bytes]]:
     """Return the data and the bytes.
 
     Raises:
@@ -55,7 +59,7 @@ def unpack(value: bytes) -> tuple[dict[str, Any], list[bytes]]:
     """
     mark, whole = value[:1], value[1:]
     if mark == b"d":
-        whole = zlib.decompressobj(-_WINDOW_BITS, _DICTIONARY).decompress(whole)
+        whole = zlib.decompressobj(-_WINDOW_BITS, _DICTIONARY + context).decompress(whole)
     elif mark != b"j":
         raise SchemaMismatch(f"a value has the mark {mark!r}, which this version does not know; upgrade this process")
     text, _, rest = whole.partition(b"\n")

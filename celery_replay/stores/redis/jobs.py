@@ -72,10 +72,16 @@ def _restored(text: str) -> str:
     return _ESCAPE.sub(lambda found: _PLAIN[found[1]], text) if "\\" in text else text
 
 
-def guard(job: Job, *, earlier: bool = False) -> bytes:
-    """Return the beginning of a job's head, up to the flags of others' making."""
+def guard(job: Job, *, earlier: bool = False, closed: bool = False) -> bytes:
+    """Return the beginning of a job's head, up to the flags of others' making.
+
+    Args:
+        earlier: its value holds attempts or events that only a unit may write anew.
+        closed: leave the nonce to the body, where it takes less room; no script asks for it any more.
+    """
+    nonce = "" if closed else escaped(job.nonce)
     flags = ("w" if job.waiters else "") + ("l" if job.letter else "") + ("e" if earlier else "")
-    return _bytes(f"{job.status.value}\t{escaped(job.nonce)}\t{escaped(job.claim)}\t{flags}\t")
+    return _bytes(f"{job.status.value}\t{nonce}\t{escaped(job.claim)}\t{flags}\t")
 
 
 def marks(job: Job) -> bytes:
@@ -101,6 +107,8 @@ def body(job: Job, chunks: Sequence[Chunk] = (), *, since: str = "") -> bytes:
     data, parts = _lean(job)
     if since:
         data["~"] = since
+    if since == "c":
+        data["n"] = job.nonce
     return _packed(job, data, parts, chunks)
 
 
@@ -127,9 +135,9 @@ def kept_of(submission: str, value: bytes) -> Kept:
     status, nonce, claim, flags, marked, at, keep, canvas, original, task_id, trace, operation, key = (
         _restored(text) for text in head.decode("utf-8", "surrogatepass").split("\t")
     )
-    data, parts = unpack(rest)
+    data, parts = unpack(rest, context_of(head))
     attempts, chunks = data.pop("A", ()), data.pop("C", ())
-    since = data.pop("~", "")
+    since, nonce = data.pop("~", ""), data.pop("n", nonce)
     values = _JOBS.values(data, parts)
     for name in _FROM_AT.get(since, ()):
         if values.get(name) is not None:
@@ -162,6 +170,11 @@ def kept_of(submission: str, value: bytes) -> Kept:
     )
 
 
+def context_of(head: bytes) -> bytes:
+    """Return the end of a head: it never changes, and what it names the rest names, too."""
+    return head.split(b"\t", 8)[8]
+
+
 def _attempts(job: Job, kept: Sequence[dict[str, Any]], *, own: bool) -> tuple[AttemptRecord, ...]:
     found = [AttemptRecord(submission=job.submission, **_ATTEMPTS.values(data, ())) for data in kept]
     if own:
@@ -181,7 +194,7 @@ def _packed(job: Job, data: dict[str, Any], parts: list[bytes], chunks: Sequence
     if chunks:
         data["C"] = [_described(job, chunk, len(parts) + number) for number, chunk in enumerate(chunks)]
         parts = [*parts, *(unzipped(chunk.body) for chunk in chunks)]
-    return pack(data, parts)
+    return pack(data, parts, tail(job))
 
 
 def _described(job: Job, chunk: Chunk, part: int) -> list[Any]:

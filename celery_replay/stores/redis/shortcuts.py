@@ -64,9 +64,10 @@ def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument]
     steps = [part for step in ending.steps for part in (step.step_id, codec.step_value(step))]
     forgettable = after.status.over and after.keep_until is not None
     return [
-        _raw(job.submission), guard(job), guard(after, earlier=True), marks(after), _distance(after.keep_until),
-        _distance(after.canvas_until), tail(after), body(after, own, since="c"), _raw(job.claim), _raw(job.identity),
-        _distance(after.reap_at), (after.keep_until or 0) // 1000 if forgettable else "", _raw(job.trace_id),
+        _raw(job.submission), guard(job), guard(after, earlier=True, closed=True), marks(after),
+        _distance(after.keep_until), _distance(after.canvas_until), tail(after),
+        body(after, own, since="c"), _raw(job.claim), _raw(job.identity), _distance(after.reap_at),
+        (after.keep_until or 0) // 1000 if forgettable else "", _raw(job.trace_id),
         len(steps) // 2, *steps, len(blobs) // 2, *blobs,
     ]  # fmt: skip
 

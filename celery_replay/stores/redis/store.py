@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -177,8 +177,3 @@ class RedisStore(Store):
             return None
         except Lost as error:
             return self._atomically(step, error.sent)
-
-
-def open_store(url: str, **options: Mapping[str, Any]) -> RedisStore:
-    """Make the store."""
-    return RedisStore(url, **options)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +12,9 @@ from celery_replay.losses import News
 from celery_replay.states import AckMode, OnIncomplete, Outcome, Reason, StepState
 from celery_replay.stores.base import Pulse, Store
 from celery_replay.stores.memory import MemoryStore
+from tests.conformance.conftest import KINDS
+from tests.conformance.world import MakeStore
 from tests.django_store.builders import FAILURE, ask, chunk, delivery, ending, step
-from tests.support.django_stores import close_stores, make_django_store
 
 
 class Clock:
@@ -69,11 +70,17 @@ def _bare(chunks: Any) -> Any:
     return sorted((c.nonce, c.first, c.count, c.body, c.recorded_at) for c in chunks)
 
 
+@pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Name a kind of store: it is what the others are compared with."""
+    kind: str = request.param
+    return kind
+
+
 @pytest.fixture
-def twins(database_url: str) -> Iterator[Twins]:
+def twins(make_store: MakeStore) -> Twins:
     clock = Clock()
-    yield Twins(MemoryStore(clock), make_django_store(database_url, clock), clock)
-    close_stores()
+    return Twins(MemoryStore(clock), make_store(clock), clock)
 
 
 def test_a_job_with_events_succeeds_and_its_canvas_is_sent_on(twins: Twins) -> None:
