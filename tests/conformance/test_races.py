@@ -161,9 +161,7 @@ def test_of_many_processes_one_runs_each_key(store: Store) -> None:
 
 
 @pytest.mark.parametrize("written_by", ["close", "flush"])
-def test_a_large_value_that_one_trace_gives_up_stays_for_another_that_comes(
-    store: DjangoStore, written_by: str
-) -> None:
+def test_a_large_value_that_one_trace_gives_up_stays_for_another_that_comes(store: Store, written_by: str) -> None:
     value = (("large", b"x"),)
     for number in range(60):
         old, new = ask(f"old{number}"), ask(f"new{number}")
