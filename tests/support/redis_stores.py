@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from itertools import count
 from typing import Any
 
@@ -32,3 +33,43 @@ def close_stores(url: str) -> None:
     while _stores:
         _stores.pop().close_connections()
     redis_server.flush(url)
+
+
+def copied(store: RedisStore, now: Callable[[], Micros]) -> RedisStore:
+    """Return a store with the same records, over the same connections."""
+    twin = copy(store)
+    twin._now = now
+    twin._prefix = f"{{replay-{next(_numbers)}}}:"
+    twin._pool = _Relabelled(store._pool, twin._prefix)  # type: ignore[assignment]
+    store._pool = _Relabelled(store._pool, store._prefix)  # type: ignore[assignment]
+    store._run(lambda link: link.ask("EVAL", _COPY, 0, store._prefix, twin._prefix))
+    return twin
+
+
+def forget(store: RedisStore) -> None:
+    """Delete a store's records."""
+    store._run(lambda link: link.ask("EVAL", _FORGET, 0, store._prefix))
+
+
+_COPY = """
+for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
+  redis.call('COPY', key, ARGV[2] .. string.sub(key, #ARGV[1] + 1))
+end
+"""
+_FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('DEL', key) end"
+
+
+class _Relabelled:
+    """Lends another store's connections, for keys of one's own."""
+
+    def __init__(self, pool: Any, prefix: str) -> None:
+        self._pool = getattr(pool, "_pool", pool)
+        self._prefix = prefix.encode()
+
+    def take(self, fresh: bool = False) -> Any:
+        link = self._pool.take(fresh)
+        link.prefix = self._prefix
+        return link
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
