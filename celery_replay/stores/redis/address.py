@@ -67,7 +67,7 @@ def _unix(url: str) -> str:
     host = query.pop("virtual_host", "").strip("/")
     if host:
         query["db"] = host
-    return urlunsplit(parts._replace(query=urlencode(query)))
+    return f"unix://{parts.netloc}{parts.path}?{urlencode(query)}"
 
 
 def _sentinel(url: str, options: Mapping[str, Any]) -> Callable[[], Any]:
