@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from ...exceptions import SchemaMismatch
-from ...records import Group, HistoryEntry, Letter, Row, StepRecord
+from ...records import Group, HistoryEntry, Holding, Lease, Letter, Row, StepRecord
 from ...states import Word
 
 R = TypeVar("R")
@@ -150,6 +150,8 @@ def word(kind: type[W], text: str) -> W:
 
 ROWS = Codec(Row)
 GROUPS = Codec(Group, leave=("error_message", "first_seen", "filed", "unresolved"))
+LEASES = Codec(Lease, leave=("resource",))
+HOLDINGS = Codec(Holding, leave=("resource",))
 _LETTERS = Codec(Letter, leave=("submission",))
 _STEPS = Codec(StepRecord, leave=("scope", "claimed_at"))
 _HISTORY = Codec(HistoryEntry)
@@ -171,6 +173,11 @@ def step_of(scope: str, value: bytes) -> StepRecord:
     """Unpack a step."""
     head, _, rest = value.partition(b" ")
     return _STEPS.decode(rest, scope=scope, claimed_at=int(head[1:]))
+
+
+def lease_of(resource: str, value: bytes) -> Lease:
+    """Unpack a lease."""
+    return LEASES.decode(value, resource=resource)
 
 
 def letter_value(letter: Letter) -> bytes:

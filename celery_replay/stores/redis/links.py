@@ -11,9 +11,11 @@ from redis import exceptions
 from .scripts import Script
 
 try:
-    from hiredis import pack_command as _pack
+    import hiredis
 except ImportError:
-    _pack = None
+    _packed: Callable[[Any], bytes] | None = None
+else:
+    _packed = hiredis.pack_command
 
 Argument = bytes | str | int
 
@@ -52,9 +54,7 @@ class Link:
     def __init__(self, connection: Any, prefix: str) -> None:
         self._connection = connection
         # What redis-py does around it costs more than the packing.
-        self._pack = (
-            (lambda command: [_pack(command)]) if _pack else (lambda command: connection.pack_command(*command))
-        )
+        self._pack: Callable[[Any], Any] = _plainly if _packed else lambda command: connection.pack_command(*command)
         self.prefix = prefix.encode()
 
     def connect(self) -> None:
@@ -136,6 +136,11 @@ class Link:
         """Close the connection, whatever state it is in."""
         with suppress(Exception):
             self._connection.disconnect()
+
+
+def _plainly(command: Any) -> list[bytes]:
+    assert _packed is not None
+    return [_packed(command)]
 
 
 def _refusal(error: exceptions.ResponseError) -> Exception:

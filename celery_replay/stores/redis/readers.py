@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from ...clock import Micros
-from ...records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from ...records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Row, StepRecord
 from ...states import LetterState
 from ..reading import Look, Position, Reader
 from . import codec, scripts
@@ -245,6 +245,37 @@ class RedisReader(Reader):
             count += more
             begin = b"(" + last if last else b""
         return count
+
+    def lease(self, resource: str) -> Lease | None:
+        """Return the lease on a resource."""
+        return next(iter(self._leases([resource])), None)
+
+    def leases(self, limit: int) -> Sequence[Lease]:
+        """Return leases that somebody has."""
+        return [lease for lease in self._leases(self._first("leases", limit)) if lease.nonce]
+
+    def _leases(self, resources: Sequence[str]) -> list[Lease]:
+        values = self._many([f"lease:{name}" for name in resources])
+        return [codec.lease_of(n, value) for n, value in zip(resources, values, strict=True) if value is not None]
+
+    def _first(self, key: str, limit: int) -> list[str]:
+        return [_text(name) for name in self._do("ZRANGE", key, 0, limit - 1)]
+
+    def holdings(self, resource: str) -> Sequence[Holding]:
+        """Return the former holders of a resource, newest first."""
+        found = [codec.HOLDINGS.decode(value, resource=resource) for value in self._do("HVALS", f"held:{resource}")]
+        return sorted(found, key=attrgetter("grant"), reverse=True)
+
+    def line(self, resource: str, limit: int) -> Sequence[Row]:
+        """Return who stands in the line of a resource."""
+        names = self._first(f"line:{resource}", 0)
+        values = self._many([f"r:{name}" for name in names])
+        rows = [codec.ROWS.decode(value) for value in values if value is not None]
+        return [row for row in rows if row.in_line][:limit]
+
+    def held_for(self, operation: str, limit: int) -> Sequence[Micros]:
+        """Return how long a task had its resources, the newest first."""
+        return [int(held) for held in self._do("LRANGE", f"holds:{operation}", 0, limit - 1)]
 
     def lead(self, name: str) -> tuple[str, Micros] | None:
         """Return who took a store-wide lease last."""

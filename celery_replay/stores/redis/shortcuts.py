@@ -26,7 +26,7 @@ _OPENED = (*OPENED, "keep_until")
 def opening(ask: Ask) -> tuple[Admission, list[Argument]] | None:
     """Return the answer to a delivery of which nothing is known, and what `open.lua` is given; None where none is."""
     # A deadline can only be judged by the clock, which is not known yet.
-    if ask.expires_at is not None or ask.original is not None:
+    if ask.expires_at is not None or ask.original is not None or ask.resources:
         return None
     answer = admission.admit(Facts(), ask, ZERO)
     job = answer.facts.job
@@ -50,8 +50,7 @@ def opened(answer: Admission, now: Micros) -> Admission:
 
 def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument] | None:
     """Return what `close.lua` is given; None where that would not do."""
-    # What a replay does to its original's letter is the rules' work on what is stored.
-    if job.original or job.canvas_until or job.reserved_until or job.attempts != 1 or len(chunks) > MANY:
+    if ending.resources or len(chunks) > MANY or not _alone(job):
         return None
     if any(step.state is not StepState.SETTLED for step in ending.steps):
         return None
@@ -70,6 +69,15 @@ def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument]
         (after.keep_until or 0) // 1000 if forgettable else "", _raw(job.trace_id),
         len(steps) // 2, *steps, len(blobs) // 2, *blobs,
     ]  # fmt: skip
+
+
+def _alone(job: Job) -> bool:
+    """Is it nobody's replay, with nobody behind it, nothing filed, and nothing of an earlier attempt kept?
+
+    As OPEN found it; the script finds out what has happened since.
+    """
+    began_here = job.attempts == 1 and not (job.canvas_until or job.reserved_until)
+    return began_here and not (job.original or job.waiters or job.letter)
 
 
 def claiming(job: Job, step: StepRecord) -> list[Argument]:

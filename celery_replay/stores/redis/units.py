@@ -6,11 +6,25 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
 from ...clock import Micros
-from ...records import ERASED, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from ...records import (
+    ERASED,
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+    Waiter,
+)
 from ...states import LetterState, Outcome, RowStatus
 from ..units import HOUR, Contention, Record, Unit
 from . import codec, scripts
 from .jobs import MANY, Kept, kept_of, value_of, without_blobs
+from .leasing import Leasing
 from .links import Argument, Link
 
 ENDED = "\t".join(["", *sorted(o.value for o in Outcome if o.ended), ""])
@@ -49,6 +63,7 @@ class RedisUnit(Unit):
         self._in_traces: set[str] = set()
         self._checks: dict[tuple[str, str], tuple[str, int]] = {}
         self._commands: list[tuple[Argument, ...]] = []
+        self._leasing = Leasing(link, self, keep_us)
         if found:
             self._learn(found)
 
@@ -167,21 +182,26 @@ class RedisUnit(Unit):
 
     def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
         """Return parked rows that wait for a key or job."""
-        key = f"b:{subject}"
-        self._looks += 1
-        found: list[bytes] = self._link.do("ZRANGE", key, 0, -1)
-        self._checks.setdefault(("set", key), (_digest(b"\n".join(found)), -1))
-        names = [name.decode("utf-8", "surrogatepass") for name in found]
-        self._know_all([f"r:{name}" for name in names])
+        names = self.know_first(f"b:{subject}", -1)
+        self.know_all([f"r:{name}" for name in names])
         rows = [row for row in map(self.row, names) if row is not None and row.subject == subject]
         return [row for row in rows if row.status in statuses][:limit]
 
-    def _know_all(self, keys: Sequence[str]) -> None:
+    def know_first(self, key: str, last: int) -> list[str]:
+        """Return the beginning of a sorted set, which has to be the same at the end."""
+        self._looks += 1
+        found: list[bytes] = self._link.do("ZRANGE", key, 0, last)
+        self._checks["set", key] = (_digest(b"\n".join(found)), last)
+        return [name.decode("utf-8", "surrogatepass") for name in found]
+
+    def know_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return values, all of which have to be the same at the end."""
         unknown = [key for key in keys if key not in self._values]
         if unknown:
             self._looks += 1
         for key, value in zip(unknown, self._link.many("GET", unknown), strict=True):
             self._know(key, value)
+        return [self._values[key] for key in keys]
 
     def rows_due(self, limit: int) -> Sequence[Row]:
         """Return rows that are to be looked at again."""
@@ -225,6 +245,28 @@ class RedisUnit(Unit):
                 self._dropped.discard((record.scope, record.step_id))
             case Chunk():
                 self.put_chunks([record])
+            case Lease() | Holding() | Waiter():
+                self._leasing.put(record)
+
+    def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
+        """Return the leases on resources."""
+        return self._leasing.leases(resources)
+
+    def leases_of(self, submission: str) -> Sequence[Lease]:
+        """Return the leases that a submission has, or had last."""
+        return self._leasing.leases_of(submission)
+
+    def line(self, resource: str, without: str, limit: int) -> Sequence[Row]:
+        """Return who stands in the line of a resource."""
+        return self._leasing.line(resource, without, limit)
+
+    def waits(self, submission: str) -> Sequence[str]:
+        """Return the resources in whose line a submission may stand."""
+        return self._leasing.waits(submission)
+
+    def leave(self, submission: str) -> None:
+        """Remember to take a submission out of all lines."""
+        self._leasing.leave(submission)
 
     def _set(self, kept: Kept) -> None:
         self._jobs[kept.job.submission] = kept
@@ -349,6 +391,7 @@ class RedisUnit(Unit):
             *self._job_writes(),
             *self._row_writes(),
             *self._letter_writes(),
+            *self._leasing.writes(),
             *self._commands,
         ]
         if not writes and (self._looks <= 1 or not self._checks):

@@ -65,6 +65,21 @@ local function forgettable(submission, fields)
     and redis.call('EXISTS', P .. 'r:' .. submission) == 0
 end
 
+-- Leases that nobody took for long, unless somebody stands in their line.
+if not dry then
+  for _, resource in ipairs(redis.call('ZRANGEBYSCORE', P .. 'forgotten', '-inf', int(now), 'LIMIT', 0, ARGV[3])) do
+    local line = P .. 'line:' .. resource
+    for _, submission in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+      if redis.call('EXISTS', P .. 'r:' .. submission) == 0 then redis.call('ZREM', line, submission) end
+    end
+    if redis.call('EXISTS', line) == 0 then
+      redis.call('UNLINK', P .. 'lease:' .. resource, P .. 'held:' .. resource)
+      redis.call('ZREM', P .. 'forgotten', resource)
+      redis.call('ZREM', P .. 'leases', resource)
+    end
+  end
+end
+
 local gone, limit, last = 0, tonumber(ARGV[4]), ''
 local entries = redis.call('XRANGE', P .. 'jobs', ARGV[2], '+', 'COUNT', ARGV[3])
 for _, entry in ipairs(entries) do
