@@ -18,6 +18,8 @@ from tests.conformance.world import Clock, MakeStore
 from tests.support import redis_stores
 
 KINDS = ("memory", "redis", "valkey", "sqlite", "postgresql", "mariadb")
+SHARED = KINDS[1:]
+"""Those that other threads and processes can use at the same time."""
 URLS = {
     "redis": "redis_url",
     "valkey": "valkey_url",

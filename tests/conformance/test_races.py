@@ -4,44 +4,25 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from celery_replay.clock import SECOND, wall
+from celery_replay.clock import SECOND
 from celery_replay.states import Outcome, RowStatus, Verdict
 from celery_replay.stores.base import Store
-from tests.conformance.conftest import KINDS
-from tests.conformance.world import MakeStore
+from tests.conformance.conftest import SHARED
 from tests.django_store.builders import ask, chunk, ending
+from tests.support.together import at_once
 
-
-@pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
-def store_kind(request: pytest.FixtureRequest) -> str:
-    """Name a kind of store: in memory there is one lock: nothing can happen at once."""
-    kind: str = request.param
-    return kind
+pytestmark = pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 
 
 @pytest.fixture
-def store(make_store: MakeStore) -> Store:
-    return make_store(wall)
-
-
-def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """Run in that many threads that start together."""
-    gate = threading.Barrier(count)
-
-    def run(number: int) -> Any:
-        gate.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
+def clock() -> None:
+    """Go by the store's own clock."""
 
 
 @pytest.mark.parametrize("round_", range(3))

@@ -12,9 +12,11 @@ from celery_replay.losses import News
 from celery_replay.states import AckMode, OnIncomplete, Outcome, Reason, StepState
 from celery_replay.stores.base import Pulse, Store
 from celery_replay.stores.memory import MemoryStore
-from tests.conformance.conftest import KINDS
+from tests.conformance.conftest import SHARED
 from tests.conformance.world import MakeStore
 from tests.django_store.builders import FAILURE, ask, chunk, delivery, ending, step
+
+pytestmark = pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 
 
 class Clock:
@@ -68,13 +70,6 @@ class Twins:
 
 def _bare(chunks: Any) -> Any:
     return sorted((c.nonce, c.first, c.count, c.body, c.recorded_at) for c in chunks)
-
-
-@pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
-def store_kind(request: pytest.FixtureRequest) -> str:
-    """Name a kind of store: it is what the others are compared with."""
-    kind: str = request.param
-    return kind
 
 
 @pytest.fixture
