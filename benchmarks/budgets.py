@@ -18,6 +18,13 @@ class Budget:
 
 
 SHARES = {
+    ("base-redis", "prefork", 0): Budget(least=0.95, aim=1.0),
+    ("base-redis", "solo", 0): Budget(least=0.72, aim=0.80),
+    ("full-redis", "prefork", 0): Budget(least=0.90, aim=1.0),
+    ("full-redis", "solo", 0): Budget(least=0.65, aim=0.76),
+    ("full-redis", "threads", 0): Budget(least=0.65, aim=0.76),
+    ("full-redis", "solo", 10): Budget(least=0.93, aim=0.95),
+    ("full-redis", "solo", 50): Budget(least=0.97, aim=0.99),
     ("full-pg-off", "prefork", 0): Budget(least=0.60, aim=0.66),
     ("full-pg-on", "prefork", 0): Budget(least=0.40, aim=0.45),
 }

@@ -80,7 +80,7 @@ class Contestant:
             env["BENCH_DATABASE_URL"] = ground.database_url(variant)
             env["BENCH_SYNCHRONOUS_COMMIT"] = variant.synchronous_commit
         if variant.ours:
-            env["BENCH_STORE"] = variant.store
+            env["BENCH_STORE"] = self.broker_url if variant.store == "redis" else variant.store
             env["BENCH_TASK_CLS"] = _task_class(variant)
         return env
 

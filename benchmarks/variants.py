@@ -21,7 +21,7 @@ class Variant:
     """postgresql, sqlite or none: a database of its own, in a Django project."""
     synchronous_commit: str = ""
     store: str = ""
-    """`replay_store`, for ours."""
+    """`replay_store`, for ours; `redis` is the broker's."""
     redis_results: bool = False
     backend: str = ""
     pools: tuple[str, ...] = POOLS
@@ -109,6 +109,16 @@ VARIANTS = (
         database="postgresql",
         synchronous_commit="on",
         store="django",
+        bodies=_ALL_BODIES,
+    ),
+    Variant(
+        name="base-redis", about="celery-replay, nothing declared, the broker's Redis", app="ours_base", store="redis"
+    ),
+    Variant(
+        name="full-redis",
+        about="celery-replay, everything on, the broker's Redis",
+        app="ours_full",
+        store="redis",
         bodies=_ALL_BODIES,
     ),
     Variant(

@@ -27,7 +27,8 @@ class Settings:
     """What can be set, with defaults. Durations in seconds."""
 
     store: str | None = None
-    """`django`, `django://alias`, `memory://` or `package.module:Class`; by default Django's database."""
+    """`django`, `django://alias`, a Redis URL, `memory://` or `package.module:Class`. By default Django's database if
+    the app is there, else the broker's or the result backend's Redis."""
     lease_ttl: float = 60
     """How long an attempt may be silent before another one takes over; renewed every third of it."""
     canvas_ttl: float = 0
@@ -192,7 +193,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "eager": _one_of("bypass", "record"),
     "capture": _one_of("none", "keys", "full"),
     "redact": (_patterns, "a name such as iban or *_number, or a list of them; * only at the beginning or the end"),
-    "store": (_text_or_none, "django, django://alias, memory:// or package.module:Class"),
+    "store": (_text_or_none, "django, django://alias, a Redis URL, memory:// or package.module:Class"),
     "exclude": (_names, "a name, or a list of names; * at the end matches any ending"),
     "message_lease": (lambda value: isinstance(value, bool), "True or False"),
     "code_version": (lambda value: isinstance(value, str), "text"),
@@ -200,6 +201,36 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spool_dir": (lambda value: isinstance(value, (str, os.PathLike)), "a path"),
     "options": (lambda value: isinstance(value, dict), "a dictionary of the store's arguments"),
 }
+
+
+REDIS = ("redis", "rediss", "sentinel", "unix", "redis+socket", "socket", "valkey", "valkeys")
+"""Schemes of the URLs that lead to a Redis or Valkey server, as Celery and redis-py have them."""
+
+
+def is_redis(url: str) -> bool:
+    """Does a URL lead to a Redis or Valkey server?"""
+    scheme, mark, _ = url.partition("://")
+    return bool(mark) and scheme in REDIS
+
+
+def redis_url(conf: Any) -> str | None:
+    """Return the address of the Redis that Celery uses already: the broker's, else the result backend's."""
+    return next((url for url in (_broker_url(conf), _backend_url(conf)) if is_redis(url)), None)
+
+
+def redis_options(conf: Any, url: str) -> dict[str, Any]:
+    """Return how Celery connects to that address, where it is the broker's or the result backend's."""
+    transport, tls = conf.get("broker_transport_options"), conf.get("broker_use_ssl")
+    if url != _broker_url(conf):
+        if url != _backend_url(conf):
+            return {}
+        transport, tls = conf.get("result_backend_transport_options"), conf.get("redis_backend_use_ssl")
+    named = {name: value for name, value in (transport or {}).items() if name in ("master_name", "sentinel_kwargs")}
+    return {**named, **(tls if isinstance(tls, dict) else {})}
+
+
+def _backend_url(conf: Any) -> str:
+    return str(conf.get("result_backend") or "")
 
 
 def redelivery_us(conf: Any, settings: Settings) -> Micros:

@@ -26,6 +26,7 @@ from .spool import Spool
 from .stores.base import Store
 from .stores.memory import MemoryStore
 
+_NOTHING: Mapping[str, Any] = {}
 _runtimes: weakref.WeakKeyDictionary[Any, Runtime] = weakref.WeakKeyDictionary()
 _creating = threading.Lock()
 
@@ -61,7 +62,7 @@ class Runtime:
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = open_store(self.settings)
+                    self._store = open_store(self.settings, self.app.conf)
         return self._store
 
     @property
@@ -149,16 +150,22 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def open_store(settings: config.Settings) -> Store:
+def open_store(settings: config.Settings, conf: Any = _NOTHING) -> Store:
     """Open the store that the settings name.
+
+    Args:
+        conf: `app.conf`: what is not set is found there.
 
     Raises:
         ConfigurationError: none is named and none can be inferred, or the name leads nowhere.
     """
-    url = store_url(settings)
+    url = store_url(settings, conf)
     scheme, _, rest = url.partition("://")
     if scheme == "memory":
         return MemoryStore()
+    if config.is_redis(url):
+        found = {"retention": settings.retention, **config.redis_options(conf, url)}
+        return _factory("redis")(url, **{**found, **settings.options})
     make = _factory(scheme if scheme in _ALIASES else url)
     arguments = dict(settings.options)
     if rest:
@@ -166,7 +173,7 @@ def open_store(settings: config.Settings) -> Store:
     return make(**arguments)
 
 
-_ALIASES = {"django": "django_celery_replay.opening:open_store"}
+_ALIASES = {"django": "django_celery_replay.opening:open_store", "redis": "celery_replay.stores.redis:RedisStore"}
 
 
 def _factory(name: str) -> Callable[..., Store]:
@@ -177,19 +184,23 @@ def _factory(name: str) -> Callable[..., Store]:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f'setting replay_store = {name!r} can\'t be loaded ({error}); use "django", "django://alias", '
-            '"memory://" or "package.module:Class"'
+            '"redis://host/0" (with celery-replay[redis] installed), "memory://" or "package.module:Class"'
         ) from error
     return found
 
 
-def store_url(settings: config.Settings) -> str:
-    """Return the store's name: the one that is set, else Django's database where our app is installed."""
+def store_url(settings: config.Settings, conf: Any = _NOTHING) -> str:
+    """Return the store's name: the one that is set, else Django's database, else the Redis that Celery uses."""
     if settings.store:
         return settings.store
     django_apps = sys.modules.get("django.apps")
     if django_apps is not None and django_apps.apps.ready and django_apps.apps.is_installed("django_celery_replay"):
         return "django"
+    found = config.redis_url(conf)
+    if found is not None:
+        return found
     raise ConfigurationError(
         "celery-replay has no store: in a Django project add 'django_celery_replay' to INSTALLED_APPS, "
-        "else set replay_store; see docs/how-to/choose-a-store.md"
+        'else set replay_store = "redis://host/0", which is not needed where the broker is a Redis; '
+        "see docs/how-to/choose-a-store.md"
     )

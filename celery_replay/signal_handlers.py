@@ -89,20 +89,21 @@ def _forget_reception(table: dict[str, Any]) -> None:
 def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | None) -> Stamp:
     key, fingerprint = _identify(name, body)
     now = wall()
+    # Its trace has its own name, so that a store needs no index to find one by the other.
+    submission = _submission(name, table, attempt)
     if attempt is None:
-        trace_id = new_id()
         return Stamp(
-            submission=_submission(name, table, attempt),
-            trace_id=trace_id,
-            correlation_id=trace_id,
+            submission=submission,
+            trace_id=submission,
+            correlation_id=submission,
             first_request_at=now,
             published_at=now,
             key=key or None,
             fingerprint=fingerprint,
         )
     return Stamp(
-        submission=_submission(name, table, attempt),
-        trace_id=new_id(),
+        submission=submission,
+        trace_id=submission,
         correlation_id=attempt.stamp.correlation_id,
         causation_id=attempt.submission,
         first_request_at=attempt.stamp.first_request_at,

@@ -199,7 +199,7 @@ def _told(item: News) -> dict[str, Any]:
 
 def hand_over(app: Any) -> bytes:
     """Pack what a spawned steward needs, as Celery does for a spawned pool: the app, to be sent by a private pipe."""
-    store = store_url(runtime_of(app).settings)
+    store = store_url(runtime_of(app).settings, app.conf)
     parts = app.__reduce_keys__()
     parts["changes"] = {name: value for name, value in parts["changes"].items() if _travels(name, value)}
     parts["config_source"] = _by_name(parts["config_source"])

@@ -98,6 +98,12 @@ def redis_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """Lend a Valkey database that nobody else uses."""
+    yield from servers.valkey_url()
+
+
+@pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
     """Lend a PostgreSQL database that nobody else uses, as a URL."""
     yield from servers.postgres_dsn()

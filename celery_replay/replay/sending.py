@@ -112,9 +112,10 @@ def _stamp(runtime: Runtime, letter: Letter, *, accepts_unknown: bool) -> Stamp:
     if letter.edited is not None:
         payload = messages.read(letter.edited)
         key, fingerprint = runtime.policy(runtime.app.tasks[letter.operation]).identify(payload.args, payload.kwargs)
+    submission = new_id()
     return Stamp(
-        submission=new_id(),
-        trace_id=new_id(),
+        submission=submission,
+        trace_id=submission,
         correlation_id=was.correlation_id,
         causation_id=letter.submission,
         first_request_at=was.first_request_at,

@@ -42,6 +42,9 @@ class Unit(ABC):
     now: Micros
     """The store's clock."""
 
+    def prepare(self, submission: str, claim: str | None, original: str | None) -> None:  # noqa: B027
+        """Hear what is about to be read, for backends where each look costs a round trip."""
+
     @abstractmethod
     def job(self, submission: str) -> Job | None:
         """Return a submission's job."""
@@ -180,6 +183,7 @@ def facts_of(
         original: what it replays, of a replay that the store may not know yet.
         opening: for OPEN: a job without a key may have been claimed by its own replay.
     """
+    unit.prepare(submission, claim, original)
     job = unit.job(submission)
     original = job.original if job is not None else original
     if opening and claim is None and job is not None:

@@ -17,11 +17,12 @@ from celery_replay.facts import Facts, Place
 from celery_replay.lifecycle import Ending
 from celery_replay.records import Chunk, Job, Lease, StepRecord, evolve
 from celery_replay.stores.base import Store
+from celery_replay.stores.pool import Pool
 from celery_replay.stores.reading import Reader
 from celery_replay.stores.units import Contention, Unit
 
 from . import relative, schema
-from .connections import Link, Pool
+from .connections import Link
 from .dialects import dialect_of
 from .models import ProcessedJob
 from .readers import SqlReader
@@ -49,7 +50,7 @@ class DjangoStore(Store):
         self._alias = alias
         self._now = now
         self._checked = False
-        self._pool = Pool(self._connect, connections)
+        self._pool: Pool[Link] = Pool(self._connect, connections)
 
     @cached_property
     def alias(self) -> str:

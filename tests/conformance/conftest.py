@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,18 @@ from celery_replay.stores.base import Store
 from celery_replay.stores.memory import MemoryStore
 from tests.conformance import profiles
 from tests.conformance.world import Clock, MakeStore
+from tests.support import redis_stores
 
-KINDS = ("memory", "sqlite", "postgresql", "mariadb")
-URLS = {"sqlite": "sqlite_url", "postgresql": "postgres_dsn", "mariadb": "mariadb_url"}
+KINDS = ("memory", "redis", "valkey", "sqlite", "postgresql", "mariadb")
+SHARED = KINDS[1:]
+"""Those that other threads and processes can use at the same time."""
+URLS = {
+    "redis": "redis_url",
+    "valkey": "valkey_url",
+    "sqlite": "sqlite_url",
+    "postgresql": "postgres_dsn",
+    "mariadb": "mariadb_url",
+}
 
 if settings.get_current_profile_name() != "deep":
     settings.load_profile(profiles.DEFAULT)
@@ -38,6 +48,10 @@ def make_store(
         yield MemoryStore
         return
     url: str = request.getfixturevalue(URLS[store_kind])
+    if store_kind in ("redis", "valkey"):
+        yield partial(redis_stores.make_redis_store, url)
+        redis_stores.close_stores(url)
+        return
     with django_db_blocker.unblock():
         from tests.support.django_stores import close_stores, make_django_store
 

@@ -14,13 +14,16 @@ from typing import Any
 
 from celery_replay.records import Job, Row
 from celery_replay.states import Reason
+from celery_replay.stores.base import Store
 from celery_replay.stores.memory import MemoryStore
+from celery_replay.stores.redis import RedisStore
 from tests.conformance import events
 from tests.conformance.events import Event
 from tests.conformance.properties import always, at_rest
 from tests.conformance.setup import Setup
 from tests.conformance.worker import Worker
-from tests.conformance.world import Clock, World
+from tests.conformance.world import Clock, MakeStore, World
+from tests.support import redis_stores
 
 CUT_OFF = ("interrupt", "requeue")
 
@@ -50,9 +53,9 @@ class Findings:
     """By property: what is broken, and the shortest way there."""
 
 
-def explore(setup: Setup, budget: Budget, *, limit: int = 200_000) -> Findings:
+def explore(setup: Setup, budget: Budget, *, limit: int = 200_000, make_store: MakeStore = MemoryStore) -> Findings:
     """Visit every world that can be reached, but no more than `limit`, and check the properties in each."""
-    return _Explorer(World(setup, MemoryStore), budget).explore(limit)
+    return _Explorer(World(setup, make_store), budget).explore(limit)
 
 
 class _Explorer:
@@ -70,6 +73,7 @@ class _Explorer:
                 continue
             if not self._go_on(number, world, left):
                 self._note(at_rest(world), number)
+            discard(world)
         self.findings.complete = not self._todo
         self.findings.states = len(self._parents)
         loop = _cycle(self._calm, len(self._parents))
@@ -96,6 +100,8 @@ class _Explorer:
             target = self._seen[key] = len(self._parents)
             self._parents.append((number, repr(event)))
             self._todo.append((target, after, rest))
+        else:
+            discard(after)
         return target
 
     def _note(self, broken: Iterable[str], number: int) -> bool:
@@ -147,14 +153,27 @@ def _spend(event: Event, left: Budget) -> Budget | None:
     return replace(left, crashes=left.crashes - 1) if left.crashes else None
 
 
+def _copied(store: Store, clock: Clock) -> Store:
+    if isinstance(store, RedisStore):
+        return redis_stores.copied(store, clock)
+    assert isinstance(store, MemoryStore)
+    copied = MemoryStore(clock)
+    for name, table in vars(store._tables).items():
+        setattr(copied._tables, name, dict(table))
+    return copied
+
+
+def discard(world: World) -> None:
+    """Forget a world that nobody will look at again."""
+    if isinstance(world.store, RedisStore):
+        redis_stores.forget(world.store)
+
+
 def clone(world: World) -> World:
     """Copy a world, so that both can go on by themselves."""
     twin = copy.copy(world)
     twin.clock = Clock(world.clock.now)
-    twin.store = MemoryStore(twin.clock)
-    old, new = world.store._tables, twin.store._tables  # type: ignore[attr-defined]
-    for name, table in vars(old).items():
-        setattr(new, name, dict(table))
+    twin.store = _copied(world.store, twin.clock)
     twin.broker = replace(world.broker, queue=list(world.broker.queue), unacked=dict(world.broker.unacked))
     target, backend = world.target, world.backend
     twin.target = replace(target, effects=dict(target.effects), tokens=dict(target.tokens))

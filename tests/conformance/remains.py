@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import redis
+
 from celery_replay.stores.base import Store
 from celery_replay.stores.memory import MemoryStore
+from celery_replay.stores.redis import RedisStore
+from celery_replay.stores.redis.codec import unpack
+from celery_replay.stores.redis.jobs import context_of
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
 
@@ -21,10 +26,16 @@ def tables_with(store: Store, words: str) -> set[str]:
 
 
 def _texts(store: Store) -> Iterator[tuple[str, str]]:
-    rows = _in_memory(store) if isinstance(store, MemoryStore) else _in_database(store)
+    rows = _rows(store)
     for table, value in rows:
         for text in _readings(value):
             yield table, text
+
+
+def _rows(store: Store) -> Iterator[tuple[str, Any]]:
+    if isinstance(store, MemoryStore):
+        return _in_memory(store)
+    return _in_redis(store) if isinstance(store, RedisStore) else _in_database(store)
 
 
 def _in_memory(store: MemoryStore) -> Iterator[tuple[str, Any]]:
@@ -46,6 +57,39 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     else:
         yield value
+
+
+_KINDS = {
+    "j": ("job", b"\n"), "l": ("letter", b"\n"), "h": ("history", b"\n"), "t": ("chunk", b"\n"), "s": ("step", b" "),
+    "r": ("row", b""), "g": ("group", b""), "x": ("blob", b""),
+}  # fmt: skip
+"""Of keys: what is kept there, and what ends the part of a value that stands before what is packed."""
+
+
+def _in_redis(store: RedisStore) -> Iterator[tuple[str, Any]]:
+    with redis.Redis.from_url(store._url) as client:
+        for key in client.scan_iter(f"{store._prefix}*"):
+            kind = key.decode().removeprefix(store._prefix).partition(":")[0]
+            table, head = _KINDS.get(kind, (kind, b""))
+            for name, value in _dumped(client, key):
+                packed = value.partition(head)[2] if head else value
+                yield from ((table, text) for text in (key, name, value, packed))
+                if kind in "jlhsrg" and packed[:1] in (b"j", b"d"):
+                    data, parts = unpack(packed, context_of(value.partition(b"\n")[0]) if kind == "j" else b"")
+                    yield from ((table, text) for text in (str(data), *parts))
+
+
+def _dumped(client: redis.Redis, key: bytes) -> list[tuple[bytes, bytes]]:
+    """Return a key's values, each with its name within the key."""
+    match client.type(key):
+        case b"string":
+            return [(b"", client.get(key))]
+        case b"hash":
+            return list(client.hgetall(key).items())
+        case b"zset":
+            return [(name, b"") for name in client.zrange(key, 0, -1)]
+        case _:
+            return [pair for _, fields in client.xrange(key) for pair in fields.items()]
 
 
 def _in_database(store: Any) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,7 @@ from celery_replay.states import AckMode, OnIncomplete
 from tests.conformance.exhaustive import Budget, explore
 from tests.conformance.outside import Guard
 from tests.conformance.setup import Setup
+from tests.support import redis_stores
 
 SMALL = {
     "redeliveries beside the owner": (Setup(counts_by_id=False), Budget(crashes=0, lapses=0, again=2)),
@@ -82,6 +84,15 @@ LARGE = {
 def test_every_order_of_events_in_a_small_world(name: str) -> None:
     findings = explore(*SMALL[name])
     assert (findings.broken, findings.complete) == ({}, True)
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name != "a crash"])
+def test_a_small_world_in_redis_has_as_many_states_and_none_is_broken(name: str, clean_redis_url: str) -> None:
+    make_store = partial(redis_stores.make_redis_store, clean_redis_url)
+    findings, in_memory = explore(*SMALL[name], make_store=make_store), explore(*SMALL[name])
+    redis_stores.close_stores(clean_redis_url)
+    assert (findings.broken, findings.complete) == ({}, True)
+    assert (findings.states, findings.moves) == (in_memory.states, in_memory.moves)
 
 
 def test_a_replay_without_a_key_has_to_claim_what_it_replays() -> None:

@@ -12,8 +12,8 @@ from django.db import connections, transaction
 
 from celery_replay.exceptions import ConfigurationError, SchemaMismatch, StoreError, StoreUnavailable
 from celery_replay.states import Verdict
+from celery_replay.stores.pool import Pool
 from celery_replay.stores.units import Contention
-from django_celery_replay.connections import Pool
 from django_celery_replay.store import DjangoStore
 from tests.django_store.builders import ask, ending
 from tests.support.django_stores import database_alias, direct_connection

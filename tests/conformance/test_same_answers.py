@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +12,11 @@ from celery_replay.losses import News
 from celery_replay.states import AckMode, OnIncomplete, Outcome, Reason, StepState
 from celery_replay.stores.base import Pulse, Store
 from celery_replay.stores.memory import MemoryStore
+from tests.conformance.conftest import SHARED
+from tests.conformance.world import MakeStore
 from tests.django_store.builders import FAILURE, ask, chunk, delivery, ending, step
-from tests.support.django_stores import close_stores, make_django_store
+
+pytestmark = pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 
 
 class Clock:
@@ -70,10 +73,9 @@ def _bare(chunks: Any) -> Any:
 
 
 @pytest.fixture
-def twins(database_url: str) -> Iterator[Twins]:
+def twins(make_store: MakeStore) -> Twins:
     clock = Clock()
-    yield Twins(MemoryStore(clock), make_django_store(database_url, clock), clock)
-    close_stores()
+    return Twins(MemoryStore(clock), make_store(clock), clock)
 
 
 def test_a_job_with_events_succeeds_and_its_canvas_is_sent_on(twins: Twins) -> None:

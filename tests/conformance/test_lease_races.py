@@ -12,22 +12,30 @@ import pytest
 from celery_replay.admission import Ask
 from celery_replay.clock import SECOND
 from celery_replay.states import Outcome, RowStatus, Verdict
-from django_celery_replay.store import DjangoStore
+from celery_replay.stores.base import Store
+from tests.conformance.conftest import SHARED
 from tests.django_store.builders import ask, chunk, ending
-from tests.django_store.test_races import at_once
+from tests.support.together import at_once
+
+pytestmark = pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 
 
-def close(store: DjangoStore, of: Ask, job: Any, outcome: Outcome = Outcome.SUCCEEDED) -> Any:
+@pytest.fixture
+def clock() -> None:
+    """Go by the store's own clock."""
+
+
+def close(store: Store, of: Ask, job: Any, outcome: Outcome = Outcome.SUCCEEDED) -> Any:
     return store.close(job, ending(of, outcome, result="1", resources=of.resources), [chunk(of)])
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_of_fifty_that_want_a_resource_nobody_ever_had_one_gets_it(store: DjangoStore, round_: int) -> None:
+def test_of_fifty_that_want_a_resource_nobody_ever_had_one_gets_it(store: Store, round_: int) -> None:
     answers = at_once(50, lambda _: store.open(ask(resources=("r",))).verdict)
     assert Counter(answers) == {Verdict.RUN: 1, Verdict.PARKED: 49}
 
 
-def test_a_waiter_that_comes_while_the_holder_closes_is_called_or_gets_it(store: DjangoStore) -> None:
+def test_a_waiter_that_comes_while_the_holder_closes_is_called_or_gets_it(store: Store) -> None:
     for number in range(60):
         owner, other = (ask(resources=(f"r{number}", f"s{number}")) for _ in range(2))
         job = store.open(owner).facts.job
@@ -44,7 +52,7 @@ def test_a_waiter_that_comes_while_the_holder_closes_is_called_or_gets_it(store:
         assert called == ([other.delivery.submission] if answer.verdict is Verdict.PARKED else [])
 
 
-def test_whatever_they_name_and_in_whatever_order_all_get_their_turn(store: DjangoStore) -> None:
+def test_whatever_they_name_and_in_whatever_order_all_get_their_turn(store: Store) -> None:
     """Each wants some of four resources. Whoever is called comes again; nobody may meet another one inside."""
     shuffled = random.Random(7)
     asks = [ask(resources=tuple(sorted(shuffled.sample("abcd", shuffled.randint(1, 3))))) for _ in range(40)]
@@ -88,7 +96,7 @@ def test_whatever_they_name_and_in_whatever_order_all_get_their_turn(store: Djan
     assert all(store.job(name) is not None for name in by_name)
 
 
-def test_takeovers_of_a_lapsed_lease_leave_one_holder(store: DjangoStore) -> None:
+def test_takeovers_of_a_lapsed_lease_leave_one_holder(store: Store) -> None:
     for number in range(10):
         dead = ask(resources=(f"r{number}",), lease_us=1)
         job = store.open(dead).facts.job

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,32 +13,27 @@ import pytest
 from celery_replay.clock import SECOND
 from celery_replay.states import Outcome, RowStatus, Verdict
 from celery_replay.stores.base import Store
-from django_celery_replay.store import DjangoStore
+from tests.conformance.conftest import SHARED
 from tests.django_store.builders import ask, chunk, ending
-from tests.support.django_stores import close_stores, make_django_store
+from tests.support.together import at_once
+
+pytestmark = pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 
 
-def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """Run in that many threads that start together."""
-    gate = threading.Barrier(count)
-
-    def run(number: int) -> Any:
-        gate.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
+@pytest.fixture
+def clock() -> None:
+    """Go by the store's own clock."""
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_of_fifty_copies_of_a_delivery_one_runs(store: DjangoStore, round_: int) -> None:
+def test_of_fifty_copies_of_a_delivery_one_runs(store: Store, round_: int) -> None:
     answers = at_once(50, lambda _: store.open(ask("s")).verdict)
     assert Counter(answers)[Verdict.RUN] == 1
     assert set(answers) <= {Verdict.RUN, Verdict.PARKED, Verdict.IGNORE}
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_of_fifty_submissions_of_a_key_one_runs_and_all_end(store: DjangoStore, round_: int) -> None:
+def test_of_fifty_submissions_of_a_key_one_runs_and_all_end(store: Store, round_: int) -> None:
     asks = [ask(f"s{n}", "k") for n in range(50)]
 
     def work(number: int) -> Verdict:
@@ -57,7 +50,7 @@ def test_of_fifty_submissions_of_a_key_one_runs_and_all_end(store: DjangoStore, 
 
 
 @pytest.mark.parametrize("round_", range(4))
-def test_no_waiter_is_left_behind_by_a_close(store: DjangoStore, round_: int) -> None:
+def test_no_waiter_is_left_behind_by_a_close(store: Store, round_: int) -> None:
     """A copy of the key comes while its owner closes: it is freed by CLOSE, or sees the end itself."""
     for number in range(50):
         owner, other = ask(f"a{number}", f"k{number}"), ask(f"b{number}", f"k{number}")
@@ -76,14 +69,14 @@ def test_no_waiter_is_left_behind_by_a_close(store: DjangoStore, round_: int) ->
             assert admission.verdict is Verdict.FIRST_RESULT
 
 
-def test_takeovers_of_a_dead_owner_leave_one_owner(store: DjangoStore) -> None:
+def test_takeovers_of_a_dead_owner_leave_one_owner(store: Store) -> None:
     for number in range(10):
         store.open(ask(f"dead{number}", f"k{number}", lease_us=1))
         answers = at_once(8, lambda n, number=number: store.open(ask(f"s{number}-{n}", f"k{number}")).verdict)
         assert Counter(answers)[Verdict.RUN] == 1
 
 
-def test_a_row_is_taken_or_marked_sent_but_not_both(store: DjangoStore) -> None:
+def test_a_row_is_taken_or_marked_sent_but_not_both(store: Store) -> None:
     for number in range(30):
         owner, waiter = ask(f"a{number}", f"k{number}"), ask(f"b{number}", f"k{number}")
         job = store.open(owner).facts.job
@@ -99,12 +92,12 @@ def test_a_row_is_taken_or_marked_sent_but_not_both(store: DjangoStore) -> None:
         assert row.status is RowStatus.TAKEN
 
 
-def test_one_of_many_stewards_leads(store: DjangoStore) -> None:
+def test_one_of_many_stewards_leads(store: Store) -> None:
     leaders = at_once(20, lambda n: store.lead(f"steward-{n}", 60 * SECOND))
     assert sum(leaders) == 1
 
 
-def test_units_that_lock_in_opposite_order_both_end(store: DjangoStore) -> None:
+def test_units_that_lock_in_opposite_order_both_end(store: Store) -> None:
     a, b = ask("a"), ask("b")
     store.open(a)
     store.open(b)
@@ -117,8 +110,7 @@ def test_units_that_lock_in_opposite_order_both_end(store: DjangoStore) -> None:
     at_once(4, work)
 
 
-def _open_and_close(url: str, gate: Any, answers: Any, number: int) -> None:
-    store: Store = make_django_store(url, empty=False)
+def _open_and_close(store: Store, gate: Any, answers: Any, number: int) -> None:
     gate.wait()
     for n in range(20):
         of = ask(f"{number}-{n}", f"k{n}")
@@ -128,16 +120,16 @@ def _open_and_close(url: str, gate: Any, answers: Any, number: int) -> None:
             store.close(admission.facts.job, ending(of, result="1"))
     answers.close()
     answers.join_thread()
-    close_stores()
+    store.close_connections()
     os._exit(0)
 
 
-def test_of_many_processes_one_runs_each_key(store: DjangoStore, database_url: str) -> None:
+def test_of_many_processes_one_runs_each_key(store: Store) -> None:
     fork = multiprocessing.get_context("fork")
     # The parent's connection is in use before the fork, as in a worker that publishes.
     store.open(ask("before"))
     gate, answers = fork.Barrier(4), fork.Queue()
-    children = [fork.Process(target=_open_and_close, args=(database_url, gate, answers, n)) for n in range(4)]
+    children = [fork.Process(target=_open_and_close, args=(store, gate, answers, n)) for n in range(4)]
     for child in children:
         child.start()
     found = [answers.get(timeout=60) for _ in range(80)]
@@ -150,9 +142,7 @@ def test_of_many_processes_one_runs_each_key(store: DjangoStore, database_url: s
 
 
 @pytest.mark.parametrize("written_by", ["close", "flush"])
-def test_a_large_value_that_one_trace_gives_up_stays_for_another_that_comes(
-    store: DjangoStore, written_by: str
-) -> None:
+def test_a_large_value_that_one_trace_gives_up_stays_for_another_that_comes(store: Store, written_by: str) -> None:
     value = (("large", b"x"),)
     for number in range(60):
         old, new = ask(f"old{number}"), ask(f"new{number}")

@@ -1,0 +1,91 @@
+-- What the scripts share; it stands before each of them. KEYS[1] is the prefix of all keys, with its hash tag.
+local P = KEYS[1]
+
+-- The fields of a job's head, in their order; celery_replay/stores/redis/jobs.py writes them.
+local STATUS, NONCE, CLAIM, FLAGS, MARKS, AT, KEEP, CANVAS, ORIGINAL, TASK, TRACE = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+
+local function clock(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- Exact for microseconds: tostring would round them.
+local function int(number) return string.format('%.0f', number) end
+
+local function later(now, distance)
+  if distance == '' then return '' end
+  return int(now + distance)
+end
+
+local PLAIN = {t = '\t', n = '\n', ['\\'] = '\\'}
+local function plain(text) return (string.gsub(text, '\\(.)', PLAIN)) end
+
+local function head(value)
+  local fields = {}
+  for field in string.gmatch(string.match(value, '^[^\n]*') .. '\t', '([^\t]*)\t') do fields[#fields + 1] = field end
+  return fields
+end
+
+-- Let a key live for another while, but never shorter than it would.
+local function live(key, ttl)
+  if redis.call('PTTL', key) < tonumber(ttl) then redis.call('PEXPIRE', key, ttl) end
+end
+
+-- A hash's version: whoever decided by what it had finds out that it changed.
+local function bump(key) redis.call('HSET', key, '', redis.call('INCR', P .. 'changes')) end
+
+-- Add a job to the index of jobs, by when it started; in Redis a stream takes a third of a sorted set's room.
+local function log(now, submission)
+  local id = int(math.floor(now / 1000)) .. '-*'
+  local added = redis.pcall('XADD', P .. 'jobs', id, 's', submission)
+  if type(added) == 'table' and added.err then
+    -- The clock went back.
+    local last = redis.call('XINFO', 'STREAM', P .. 'jobs')
+    for i = 1, #last, 2 do
+      if last[i] == 'last-generated-id' then id = string.match(last[i + 1], '^%d+') .. '-*' end
+    end
+    redis.call('XADD', P .. 'jobs', id, 's', submission)
+  end
+end
+
+local function put_blob(reference, body, trace, ttl)
+  redis.call('HSET', P .. 'x:' .. reference, '', body, 't:' .. trace, '')
+  live(P .. 'x:' .. reference, ttl)
+  redis.call('HSET', P .. 't:' .. trace, 'x:' .. reference, '')
+  live(P .. 't:' .. trace, ttl)
+end
+
+local function drop_blob(reference, trace)
+  redis.call('HDEL', P .. 't:' .. trace, 'x:' .. reference)
+  redis.call('HDEL', P .. 'x:' .. reference, 't:' .. trace)
+  if redis.call('HLEN', P .. 'x:' .. reference) <= 1 then redis.call('UNLINK', P .. 'x:' .. reference) end
+end
+
+-- Return the time, and whatever the rules look at, as keys and values.
+local function look(now, submission, claim, original)
+  local found, seen = {int(now)}, {}
+  local function get(key)
+    if seen[key] then return seen[key] end
+    local value = redis.call('GET', P .. key)
+    seen[key] = value
+    found[#found + 1], found[#found + 2] = key, value
+    return value
+  end
+  local function holder(identity)
+    local owner = get('c:' .. identity)
+    if owner then get('j:' .. owner) end
+  end
+  local job = get('j:' .. submission)
+  get('r:' .. submission)
+  if job then
+    local fields = head(job)
+    original = plain(fields[ORIGINAL])
+    if claim == '' then holder(submission) end
+    if fields[CLAIM] ~= '' then holder(plain(fields[CLAIM])) end
+  end
+  if claim ~= '' then holder(claim) end
+  if original ~= '' then get('j:' .. original) else original = submission end
+  get('l:' .. original)
+  return found
+end

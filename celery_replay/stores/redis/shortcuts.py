@@ -1,0 +1,93 @@
+"""OPEN, CLOSE and a step's claim of a job that meets nobody: what each one's script is given.
+
+The rules run at time zero, since the store's clock is not known yet: each time that they set is then a distance from
+now, which the script adds. Nothing is decided there but whether the job is alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import admission, lifecycle
+from ...admission import Admission, Ask
+from ...clock import Micros
+from ...facts import Facts
+from ...lifecycle import Ending
+from ...records import Chunk, Job, StepRecord, evolve
+from ...states import StepState
+from . import codec
+from .jobs import MANY, OPENED, body, guard, marks, tail, without_blobs
+from .links import Argument
+
+ZERO: Micros = 0
+_OPENED = (*OPENED, "keep_until")
+
+
+def opening(ask: Ask) -> tuple[Admission, list[Argument]] | None:
+    """Return the answer to a delivery of which nothing is known, and what `open.lua` is given; None where none is."""
+    # A deadline can only be judged by the clock, which is not known yet.
+    if ask.expires_at is not None or ask.original is not None or ask.resources:
+        return None
+    answer = admission.admit(Facts(), ask, ZERO)
+    job = answer.facts.job
+    if job is None:
+        return None
+    trace = "" if job.trace_id == job.submission else job.trace_id
+    arguments = [
+        _raw(job.submission), _raw(job.claim), guard(job), marks(job), _distance(job.keep_until), tail(job),
+        body(job, since="o"), _distance(job.reap_at), _raw(trace),
+    ]  # fmt: skip
+    return answer, arguments
+
+
+def opened(answer: Admission, now: Micros) -> Admission:
+    """Return an answer that was given at time zero as one that is given now."""
+    job = answer.facts.job
+    assert job is not None
+    times = {name: value + now for name in _OPENED if (value := getattr(job, name)) is not None}
+    return evolve(answer, facts=Facts(job=evolve(job, **times)))
+
+
+def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument] | None:
+    """Return what `close.lua` is given; None where that would not do."""
+    if ending.resources or len(chunks) > MANY or not _alone(job):
+        return None
+    if any(step.state is not StepState.SETTLED for step in ending.steps):
+        return None
+    answer = lifecycle.close(Facts(job=job), ending, ZERO)
+    after = answer.facts.job
+    if not (answer.accepted and answer.ended) or answer.facts.row or answer.facts.letter or after is None:
+        return None
+    own = [without_blobs(chunk) for chunk in chunks]
+    blobs = [part for chunk in chunks for reference, large in chunk.blobs for part in (reference, large)]
+    steps = [part for step in ending.steps for part in (step.step_id, codec.step_value(step))]
+    forgettable = after.status.over and after.keep_until is not None
+    return [
+        _raw(job.submission), guard(job), guard(after, earlier=True, closed=True), marks(after),
+        _distance(after.keep_until), _distance(after.canvas_until), tail(after),
+        body(after, own, since="c"), _raw(job.claim), _raw(job.identity), _distance(after.reap_at),
+        (after.keep_until or 0) // 1000 if forgettable else "", _raw(job.trace_id),
+        len(steps) // 2, *steps, len(blobs) // 2, *blobs,
+    ]  # fmt: skip
+
+
+def _alone(job: Job) -> bool:
+    """Is it nobody's replay, with nobody behind it, nothing filed, and nothing of an earlier attempt kept?
+
+    As OPEN found it; the script finds out what has happened since.
+    """
+    began_here = job.attempts == 1 and not (job.canvas_until or job.reserved_until)
+    return began_here and not (job.original or job.waiters or job.letter)
+
+
+def claiming(job: Job, step: StepRecord) -> list[Argument]:
+    """Return what `claim.lua` is given."""
+    return [_raw(job.submission), guard(job), _raw(step.scope), step.step_id, *codec.step_parts(step)]
+
+
+def _distance(value: Micros | None) -> Argument:
+    return "" if value is None else value
+
+
+def _raw(text: str | None) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if text else b""

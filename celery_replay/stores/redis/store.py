@@ -1,0 +1,179 @@
+"""The store in Redis or Valkey."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ...admission import Admission, Ask
+from ...clock import SECOND, Micros
+from ...exceptions import StoreError, StoreUnavailable
+from ...lifecycle import Ending
+from ...records import Chunk, Job, StepRecord
+from ..base import Store
+from ..pool import Pool
+from ..reading import Reader
+from ..units import Contention, Unit
+from . import address, health, scripts, shortcuts
+from .links import Argument, Link, Lost, Refused
+from .readers import RedisReader
+from .scripts import Script
+from .units import RedisUnit
+
+T = TypeVar("T")
+PREFIX = "celery-replay"
+
+
+class RedisStore(Store):
+    """Keeps everything in one database of a Redis or Valkey server, over connections of its own.
+
+    Args:
+        url: as Celery has it for its broker.
+        prefix: what its keys begin with, in braces; projects that share a database need one each.
+        retention: seconds for which events are kept at least.
+        evicting: allow a server that drops records when its memory is full.
+        connections: how many connections one process may open.
+        now: replaces the store's clock, in tests.
+        options: redis-py's options of a connection, such as `password` and `ssl_ca_certs`; `master_name` for Sentinel.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = PREFIX,
+        retention: float = 7 * 86_400,
+        evicting: bool = False,
+        connections: int = 4,
+        now: Callable[[], Micros] | None = None,
+        **options: Any,
+    ) -> None:
+        self._url = url
+        self._prefix = "{" + prefix.strip("{}:") + "}:"
+        self._keep_us = round(retention * SECOND)
+        self._evicting = evicting
+        self._now = now
+        self._make = address.connector(url, options)
+        self._checked = False
+        self._pool: Pool[Link] = Pool(self._connect, connections)
+
+    @property
+    def place(self) -> str:
+        """Say which server it is, and which keys."""
+        return f"{address.shown(self._url)}, keys {self._prefix}*"
+
+    def _connect(self) -> Link:
+        link = Link(self._make(), self._prefix)
+        link.connect()
+        if not self._checked:
+            try:
+                health.check(link, self.place, evicting=self._evicting)
+            except BaseException:
+                link.close()
+                raise
+            self._checked = True
+        return link
+
+    def close_connections(self) -> None:
+        """Close the connections that nobody uses now."""
+        self._pool.close()
+
+    @contextmanager
+    def _unit(self) -> Iterator[Unit]:
+        with self._unit_of(()) as unit:
+            yield unit
+
+    @contextmanager
+    def _unit_of(self, found: Sequence[bytes]) -> Iterator[Unit]:
+        """Begin an atomic step, perhaps with what a script has found."""
+        link = self._pool.take()
+        clean = False
+        try:
+            unit = RedisUnit(link, self._now() if self._now else None, self._keep_us, found)
+            yield unit
+            unit.finish()
+            clean = True
+        except Contention:
+            clean = True
+            raise
+        except Refused as error:
+            clean = True
+            raise StoreError(f"{self.place} refused a command: {error}") from error
+        finally:
+            # After anything else, perhaps a signal in the middle of a command, an answer may still be on its way.
+            self._pool.give(link) if clean else self._pool.drop(link)
+
+    def _run(self, work: Callable[[Link], T]) -> T:
+        """Do one thing over a connection; where that turns out to be lost, once more over a new one."""
+        sent = False
+        for fresh in (False, True):
+            try:
+                return self._try(work, fresh)
+            except Lost as error:
+                lost, sent = error, sent or error.sent
+        raise self._unavailable(lost, sent) from lost
+
+    def _atomically(self, step: Callable[[Unit], T], sent: bool = False) -> T:
+        for _ in range(2):
+            try:
+                return super()._atomically(step)
+            except Lost as error:
+                lost, sent = error, sent or error.sent
+                # The others were made when this one was.
+                self._pool.close()
+        raise self._unavailable(lost, sent) from lost
+
+    def _try(self, work: Callable[[Link], T], fresh: bool) -> T:
+        link = self._pool.take(fresh)
+        try:
+            result = work(link)
+        except Refused as error:
+            self._pool.give(link)
+            raise StoreError(f"{self.place} refused a command: {error}") from error
+        except BaseException:
+            self._pool.drop(link)
+            raise
+        self._pool.give(link)
+        return result
+
+    def _unavailable(self, error: Lost, sent: bool) -> StoreUnavailable:
+        unavailable = StoreUnavailable(f"{self.place} can't be reached: {error}")
+        unavailable.sent = sent
+        return unavailable
+
+    @contextmanager
+    def _read(self) -> Iterator[Reader]:
+        yield RedisReader(self._run)
+
+    def _admit_new(self, ask: Ask) -> Admission | None:
+        opening = shortcuts.opening(ask)
+        if opening is None:
+            return None
+        answer, arguments = opening
+        found = self._call(scripts.OPEN, arguments)
+        if len(found) == 1:
+            return shortcuts.opened(answer, int(found[0]))
+        return self._go_on(found, lambda unit: self._open(unit, ask))
+
+    def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
+        arguments = shortcuts.closing(job, ending, chunks)
+        return arguments is not None and len(self._call(scripts.CLOSE, arguments)) == 1
+
+    def _claim_new(self, job: Job, step: StepRecord) -> bool:
+        return len(self._call(scripts.CLAIM, shortcuts.claiming(job, step))) == 1
+
+    def _call(self, script: Script, arguments: Sequence[Argument]) -> list[bytes]:
+        clock = self._now() if self._now else ""
+        found: list[bytes] = self._run(lambda link: link.call(script, clock, *arguments))
+        return found
+
+    def _go_on(self, found: Sequence[bytes], step: Callable[[Unit], T]) -> T | None:
+        """Decide by what a shortcut has found, so that nothing is read twice; None where somebody came between."""
+        try:
+            with self._unit_of(found) as unit:
+                return step(unit)
+        except Contention:
+            return None
+        except Lost as error:
+            return self._atomically(step, error.sent)

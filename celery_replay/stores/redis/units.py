@@ -1,0 +1,541 @@
+"""One atomic step on Redis: what was read is compared, and all is written, by one script at its end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+
+from ...clock import Micros
+from ...records import (
+    ERASED,
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+    Waiter,
+)
+from ...states import LetterState, Outcome, RowStatus
+from ..units import HOUR, Contention, Record, Unit
+from . import codec, scripts
+from .jobs import MANY, Kept, kept_of, value_of, without_blobs
+from .leasing import Leasing
+from .links import Argument, Link
+
+ENDED = "\t".join(["", *sorted(o.value for o in Outcome if o.ended), ""])
+OVER = "\t".join(["", *sorted(o.value for o in Outcome if o.over), ""])
+THROUGH = "\t".join(["", *sorted(s.value for s in LetterState if not s.unresolved), ""])
+LEAST_MS = 3_600_000
+"""How long at least a job stays whose letter somebody decided after its retention."""
+
+
+class RedisUnit(Unit):
+    """Reads at once, remembers what to write, and writes it in `finish`, if what was read is as it was.
+
+    Args:
+        link: held by the unit until it ends.
+        clock: the time, where a test has replaced the store's.
+        keep_us: how long at least events are kept.
+        found: what a script has read already: the time, then keys and values.
+    """
+
+    def __init__(self, link: Link, clock: Micros | None, keep_us: Micros, found: Sequence[bytes] = ()) -> None:
+        self._link = link
+        self._clock = clock
+        self._now = clock
+        self._keep_us = keep_us
+        self._looks = 0
+        self._values: dict[str, bytes | None] = {}
+        self._jobs: dict[str, Kept | None] = {}
+        self._before: dict[str, Kept] = {}
+        self._rows: dict[str, Row | None] = {}
+        self._rows_before: dict[str, Row] = {}
+        self._letters: dict[str, Letter | None] = {}
+        self._letters_before: dict[str, Letter] = {}
+        self._steps: dict[tuple[str, str], StepRecord] = {}
+        self._dropped: set[tuple[str, str]] = set()
+        self._touched: set[str] = set()
+        self._in_traces: set[str] = set()
+        self._checks: dict[tuple[str, str], tuple[str, int]] = {}
+        self._commands: list[tuple[Argument, ...]] = []
+        self._leasing = Leasing(link, self, keep_us)
+        if found:
+            self._learn(found)
+
+    @property
+    def now(self) -> Micros:  # type: ignore[override]
+        """The store's clock, when it was first asked."""
+        if self._now is None:
+            seconds, micros = self._link.ask("TIME")
+            self._now = int(seconds) * 1_000_000 + int(micros)
+        return self._now
+
+    # What is read.
+
+    def prepare(self, submission: str, claim: str | None, original: str | None) -> None:
+        """Read all that a rule looks at in one go."""
+        if f"j:{submission}" in self._values and (claim is None or f"c:{claim}" in self._values):
+            return
+        self._look(submission, claim or "", original or "")
+
+    def _look(self, submission: str, claim: str = "", original: str = "") -> None:
+        clock = "" if self._clock is None else self._clock
+        found = self._link.call(scripts.LOOK, clock, _raw(submission), _raw(claim), _raw(original))
+        self._learn(found)
+
+    def _learn(self, found: Sequence[bytes]) -> None:
+        self._looks += 1
+        if self._now is None:
+            self._now = int(found[0])
+        for key, value in zip(found[1::2], found[2::2], strict=True):
+            self._know(key.decode("utf-8", "surrogatepass"), value)
+
+    def _know(self, key: str, value: bytes | None) -> None:
+        """Remember a value as it was first read: what came later is another one's, and the check finds that out."""
+        if key not in self._values:
+            self._values[key] = value
+            self._checks["value", key] = ("" if value is None else _digest(value), 0)
+
+    def _value(self, key: str) -> bytes | None:
+        if key not in self._values:
+            self._looks += 1
+            self._know(key, self._link.do("GET", key))
+        return self._values[key]
+
+    def kept(self, submission: str) -> Kept | None:
+        """Return a job with its attempts."""
+        if submission not in self._jobs:
+            key = f"j:{submission}"
+            if key not in self._values:
+                self._look(submission)
+            value = self._values[key]
+            self._jobs[submission] = found = None if value is None else kept_of(submission, value)
+            if found is not None:
+                self._before[submission] = found
+        return self._jobs[submission]
+
+    def job(self, submission: str) -> Job | None:
+        """Return a job."""
+        kept = self.kept(submission)
+        return kept.job if kept is not None else None
+
+    def holder(self, claim: str) -> Job | None:
+        """Return the job that holds a key."""
+        owner = self._value(f"c:{claim}")
+        job = self.job(owner.decode("utf-8", "surrogatepass")) if owner is not None else None
+        # A key whose job Redis has just forgotten is free.
+        return job if job is not None and job.claim == claim else None
+
+    def row(self, submission: str) -> Row | None:
+        """Return a parked delivery."""
+        if submission not in self._rows:
+            value = self._value(f"r:{submission}")
+            self._rows[submission] = found = None if value is None else codec.ROWS.decode(value)
+            if found is not None:
+                self._rows_before[submission] = found
+        return self._rows[submission]
+
+    def letter(self, submission: str) -> Letter | None:
+        """Return a dead letter."""
+        if submission not in self._letters:
+            value = self._value(f"l:{submission}")
+            self._letters[submission] = found = None if value is None else codec.letter_of(submission, value)
+            if found is not None:
+                self._letters_before[submission] = found
+        return self._letters[submission]
+
+    def steps(self, scope: str) -> Sequence[StepRecord]:
+        """Return the steps of a key or job."""
+        found = self._hash(f"s:{scope}")
+        steps = {name: codec.step_of(scope, value) for name, value in found.items()}
+        # What this very unit has written.
+        steps.update({s.step_id: s for s in self._steps.values() if s.scope == scope})
+        steps = {name: step for name, step in steps.items() if (scope, name) not in self._dropped}
+        return sorted(steps.values(), key=lambda step: (step.claimed_at, step.step_id))
+
+    def history(self, submission: str) -> Sequence[HistoryEntry]:
+        """Return what was done to a submission."""
+        found = self._link.do("HVALS", f"h:s:{submission}")
+        return [codec.entry_of(value) for value in found]
+
+    def chunks(self, trace_id: str) -> Sequence[Chunk]:
+        """Return a trace's events."""
+        found = self._hash(f"t:{trace_id}")
+        members = [trace_id, *(name[2:] for name in found if name.startswith("j:"))]
+        kept = [kept for kept in map(self.kept, members) if kept is not None]
+        own = [chunk for one in kept for chunk in one.chunks if chunk.trace_id == trace_id]
+        apart = [chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
+        self._in_traces.update(chunk.chunk_id for chunk in apart)
+        return whole([*own, *apart])
+
+    def _hash(self, key: str) -> dict[str, bytes]:
+        self._looks += 1
+        found = fields_of(self._link.do("HGETALL", key))
+        version = found.pop("", b"")
+        self._checks.setdefault(("hash", key), (version.decode(), 0))
+        return found
+
+    def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
+        """Return parked rows that wait for a key or job."""
+        names = self.know_first(f"b:{subject}", -1)
+        self.know_all([f"r:{name}" for name in names])
+        rows = [row for row in map(self.row, names) if row is not None and row.subject == subject]
+        return [row for row in rows if row.status in statuses][:limit]
+
+    def know_first(self, key: str, last: int) -> list[str]:
+        """Return the beginning of a sorted set, which has to be the same at the end."""
+        self._looks += 1
+        found: list[bytes] = self._link.do("ZRANGE", key, 0, last)
+        self._checks["set", key] = (_digest(b"\n".join(found)), last)
+        return [name.decode("utf-8", "surrogatepass") for name in found]
+
+    def know_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return values, all of which have to be the same at the end."""
+        unknown = [key for key in keys if key not in self._values]
+        if unknown:
+            self._looks += 1
+        for key, value in zip(unknown, self._link.many("GET", unknown), strict=True):
+            self._know(key, value)
+        return [self._values[key] for key in keys]
+
+    def rows_due(self, limit: int) -> Sequence[Row]:
+        """Return rows that are to be looked at again."""
+        found = self._link.do("ZRANGEBYSCORE", "due", "-inf", self.now, "LIMIT", 0, limit)
+        rows = [codec.ROWS.decode(value) for value in self._link.many("GET", _keys("r:", found)) if value]
+        return sorted(rows, key=lambda row: (row.wake_at, row.parked_at))
+
+    def reapable(self, limit: int) -> Sequence[Job]:
+        """Return jobs of which nothing more will be heard."""
+        found = self._link.do("ZRANGEBYSCORE", "reap", "-inf", self.now, "LIMIT", 0, limit)
+        values = self._link.many("GET", _keys("j:", found))
+        jobs = []
+        for name, value in zip(found, values, strict=True):
+            if value is None:
+                self._commands.append(("ZREM", "reap", name))
+            else:
+                jobs.append(kept_of(name.decode("utf-8", "surrogatepass"), value).job)
+        return jobs
+
+    # What is written.
+
+    def put(self, record: Record) -> None:
+        """Remember to write a record."""
+        match record:
+            case Job():
+                kept = self.kept(record.submission)
+                self._set(evolve_kept(kept, record) if kept else Kept(job=record))
+            case Row():
+                self.row(record.submission)
+                self._rows[record.submission] = record
+                self._touched.add(record.submission)
+            case Letter():
+                self.letter(record.submission)
+                self._letters[record.submission] = record
+            case AttemptRecord():
+                self._put_attempt(record)
+            case HistoryEntry():
+                self._put_entry(record)
+            case StepRecord():
+                self._steps[record.scope, record.step_id] = record
+                self._dropped.discard((record.scope, record.step_id))
+            case Chunk():
+                self.put_chunks([record])
+            case Lease() | Holding() | Waiter():
+                self._leasing.put(record)
+
+    def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
+        """Return the leases on resources."""
+        return self._leasing.leases(resources)
+
+    def leases_of(self, submission: str) -> Sequence[Lease]:
+        """Return the leases that a submission has, or had last."""
+        return self._leasing.leases_of(submission)
+
+    def line(self, resource: str, without: str, limit: int) -> Sequence[Row]:
+        """Return who stands in the line of a resource."""
+        return self._leasing.line(resource, without, limit)
+
+    def waits(self, submission: str) -> Sequence[str]:
+        """Return the resources in whose line a submission may stand."""
+        return self._leasing.waits(submission)
+
+    def leave(self, submission: str) -> None:
+        """Remember to take a submission out of all lines."""
+        self._leasing.leave(submission)
+
+    def _set(self, kept: Kept) -> None:
+        self._jobs[kept.job.submission] = kept
+        self._touched.add(kept.job.submission)
+
+    def _put_attempt(self, attempt: AttemptRecord) -> None:
+        kept = self.kept(attempt.submission)
+        if kept is not None:
+            others = tuple(other for other in kept.attempts if other.nonce != attempt.nonce)
+            self._set(Kept(job=kept.job, attempts=(*others, attempt), chunks=kept.chunks))
+
+    def _put_entry(self, entry: HistoryEntry) -> None:
+        home = home_of(entry)
+        name = f"{home}\t{entry.entry_id}"
+        self._commands.append(("HSET", f"h:{home}", entry.entry_id, codec.entry_value(entry)))
+        self._commands.append(("ZADD", "history", entry.at, _raw(name)))
+        if entry.group_id:
+            self._commands.append(("ZADD", f"hg:{entry.group_id}", entry.at, _raw(name)))
+        if entry.operation_id:
+            key = f"ho:{entry.operation_id}"
+            self._commands += [("ZADD", key, entry.at, _raw(name)), ("live", key, 10 * self._keep_us // 1000)]
+
+    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Remember to write events: with their job, where this unit writes that anyway, else with their trace."""
+        ttl = self._keep_us // 1000
+        for chunk in chunks:
+            for reference, body in chunk.blobs:
+                self._commands.append(("blob", reference, body, _raw(chunk.trace_id), ttl))
+            home = self._home_of(chunk)
+            if home is not None:
+                others = tuple(other for other in home.chunks if other.chunk_id != chunk.chunk_id)
+                self._set(Kept(job=home.job, attempts=home.attempts, chunks=(*others, without_blobs(chunk))))
+                if chunk.chunk_id in self._in_traces:
+                    self._commands.append(("HDEL", f"t:{chunk.trace_id}", f"e:{chunk.chunk_id}"))
+            else:
+                key = f"t:{chunk.trace_id}"
+                self._commands.append(("HSET", key, f"e:{chunk.chunk_id}", chunk_value(chunk)))
+                self._commands += [("bump", key), ("live", key, ttl)]
+
+    def _home_of(self, chunk: Chunk) -> Kept | None:
+        """Return the job that keeps a chunk, or is to."""
+        known = [kept for kept in self._jobs.values() if kept is not None]
+        for kept in known:
+            if any(other.chunk_id == chunk.chunk_id for other in kept.chunks):
+                return kept
+        for kept in () if chunk.chunk_id in self._in_traces else known:
+            own = kept.job.nonce == chunk.nonce and kept.job.trace_id == chunk.trace_id
+            if own and kept.job.submission in self._touched and kept.job.closed_at and len(kept.chunks) < MANY:
+                return kept
+        return None
+
+    def drop(self, record: Row | StepRecord) -> None:
+        """Remember to delete a record."""
+        if isinstance(record, Row):
+            self.row(record.submission)
+            self._rows[record.submission] = None
+            self._touched.add(record.submission)
+        else:
+            self._steps.pop((record.scope, record.step_id), None)
+            self._dropped.add((record.scope, record.step_id))
+
+    def drop_blobs(self, trace_id: str, references: Collection[str]) -> None:
+        """Remember to delete a trace's large values."""
+        self._commands += [("unblob", reference, _raw(trace_id)) for reference in sorted(references)]
+
+    def silence(self, submission: str) -> None:
+        """Remember to erase the error message of groups whose newest letter this is."""
+        self._commands.append(("silence", _raw(submission), ERASED))
+
+    def tally(self, group: Group, filed: int, unresolved: int) -> None:
+        """Remember to count in a group: by a script, so that nobody has to wait for others who do."""
+        hour = group.last_seen - group.last_seen % HOUR
+        described = codec.GROUPS.encode(group)
+        names = ("tally", group.group_id, described, _raw(group.newest), _raw(group.error_message))
+        self._commands.append((*names, filed, unresolved, group.first_seen, group.last_seen, hour))
+
+    def lead(self, name: str, nonce: str, until: Micros) -> bool:
+        """Take or keep a store-wide lease."""
+        value = self._value(f"lead:{name}")
+        if value is not None:
+            lease, _, holder = value.partition(b" ")
+            if holder != nonce.encode() and int(lease) > self.now:
+                return False
+        self._commands.append(("SET", f"lead:{name}", f"{until} {nonce}"))
+        return True
+
+    def advance(self, submissions: Sequence[str]) -> Sequence[str]:
+        """Mark many ended jobs at once; by itself, as it can be done again."""
+        others: list[str] = []
+        for start in range(0, len(submissions), 500):
+            batch = map(_raw, submissions[start : start + 500])
+            found = self._link.call(scripts.ADVANCE, ENDED, *batch)
+            others += [name.decode("utf-8", "surrogatepass") for name in found]
+        return others
+
+    def prune(self, limit: int) -> int:
+        """Delete old records among the next ones of the index; by itself, as it can be done again."""
+        gone = 0
+        for _ in range(20):
+            begin = self._link.do("GET", "pruned") or b"-"
+            clock = "" if self._clock is None else self._clock
+            last, count = self._link.call(scripts.PRUNE, clock, begin, 500, limit - gone, OVER, "", THROUGH)
+            gone += count
+            if not last:
+                self._link.do("DEL", "pruned")
+                break
+            self._link.do("SET", "pruned", b"(" + last)
+            if gone >= limit:
+                break
+        return gone
+
+    # The end.
+
+    def finish(self) -> None:
+        """Write, if what was read is as it was.
+
+        Raises:
+            Contention: it is not.
+        """
+        writes = [
+            *self._step_writes(),
+            *self._job_writes(),
+            *self._row_writes(),
+            *self._letter_writes(),
+            *self._leasing.writes(),
+            *self._commands,
+        ]
+        if not writes and (self._looks <= 1 or not self._checks):
+            # What was read in one go was so at one moment.
+            return
+        checks = [
+            part
+            for (kind, key), (expected, limit) in self._checks.items()
+            for part in (kind, _raw(key), expected, limit)
+        ]
+        commands = [
+            part
+            for name, *arguments in writes
+            for part in (name, len(arguments), *(_raw(a) if isinstance(a, str) else a for a in arguments))
+        ]
+        if self._link.call(scripts.COMMIT, len(self._checks), *checks, *commands) != 1:
+            raise Contention
+
+    def _job_writes(self) -> Iterable[tuple[Argument, ...]]:
+        written = [kept for name in self._touched if (kept := self.kept(name)) is not None]
+        # All keys that are given up come before all that are taken.
+        for kept in written:
+            before = self._before.get(kept.job.submission)
+            if before is not None and before.job.claim and before.job.claim != kept.job.claim:
+                owner = self._value(f"c:{before.job.claim}")
+                if owner == _raw(kept.job.submission):
+                    yield "DEL", f"c:{before.job.claim}"
+        for kept in written:
+            yield from self._put_job(kept, self._before.get(kept.job.submission))
+
+    def _put_job(self, kept: Kept, before: Kept | None) -> Iterable[tuple[Argument, ...]]:
+        job, submission = kept.job, _raw(kept.job.submission)
+        key = f"j:{job.submission}"
+        if kept != before:
+            yield "SET", key, value_of(kept, self.now)
+        if job.claim and (before is None or before.job.claim != job.claim):
+            yield "SET", f"c:{job.claim}", submission
+        if before is None or before.job.started_at != job.started_at:
+            yield "log", submission, job.started_at
+        parked = self.row(job.submission) is not None
+        if job.reap_at is None or parked:
+            yield "ZREM", "reap", submission
+        else:
+            yield "ZADD", "reap", job.reap_at, submission
+        keys = [key, f"s:{job.identity}", *([f"c:{job.claim}"] if job.claim else [])]
+        if job.status.over and not job.letter and not parked and job.keep_until is not None:
+            ttl = max((job.keep_until - self.now) // 1000, LEAST_MS)
+            yield from (("PEXPIRE", name, ttl) for name in keys)
+        else:
+            yield from (("PERSIST", name) for name in keys)
+        if job.trace_id != job.submission:
+            trace, lasts = f"t:{job.trace_id}", max((job.keep_until or 0) - self.now, self._keep_us) // 1000
+            if before is None:
+                yield "HSET", trace, f"j:{job.submission}", b""
+            yield "live", trace, lasts
+
+    def _row_writes(self) -> Iterable[tuple[Argument, ...]]:
+        for name, row in self._rows.items():
+            before = self._rows_before.get(name)
+            submission = _raw(name)
+            if row == before:
+                continue
+            if before is not None and (row is None or row.subject != before.subject):
+                yield "ZREM", f"b:{before.subject}", submission
+            if row is None:
+                yield "DEL", f"r:{name}"
+                yield "ZREM", "rows", submission
+                yield "ZREM", "due", submission
+                continue
+            yield "SET", f"r:{name}", codec.ROWS.encode(row)
+            yield "ZADD", "rows", row.parked_at, submission
+            yield "ZADD", "due", row.wake_at, submission
+            yield "ZADD", f"b:{row.subject}", row.parked_at, submission
+
+    def _step_writes(self) -> Iterable[tuple[Argument, ...]]:
+        for (scope, name), step in self._steps.items():
+            yield "HSET", f"s:{scope}", name, codec.step_value(step)
+        for scope, name in self._dropped:
+            yield "HDEL", f"s:{scope}", name
+        for scope in {scope for scope, _ in (*self._steps, *self._dropped)}:
+            yield "bump", f"s:{scope}"
+
+    def _letter_writes(self) -> Iterable[tuple[Argument, ...]]:
+        for name, letter in self._letters.items():
+            before = self._letters_before.get(name)
+            if letter is None or letter == before:
+                continue
+            submission = _raw(name)
+            if before is not None and before.state is not letter.state:
+                yield "ZREM", f"ls:{before.state.value}", submission
+            if before is not None and before.group_id != letter.group_id:
+                yield "ZREM", f"lg:{before.group_id}", submission
+            yield "SET", f"l:{name}", codec.letter_value(letter)
+            for index in ("letters", f"ls:{letter.state.value}", f"lg:{letter.group_id}"):
+                yield "ZADD", index, letter.last_failed, submission
+
+
+def evolve_kept(kept: Kept, job: Job) -> Kept:
+    """Return a job with what was kept of it before."""
+    return Kept(job=job, attempts=kept.attempts, chunks=kept.chunks)
+
+
+def whole(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return each chunk once: one whose write was not answered is written again, perhaps elsewhere and with more."""
+    found: dict[str, Chunk] = {}
+    for chunk in chunks:
+        known = found.setdefault(chunk.chunk_id, chunk)
+        if known.count < chunk.count:
+            found[chunk.chunk_id] = chunk
+    return list(found.values())
+
+
+def home_of(entry: HistoryEntry) -> str:
+    """Name what an entry of the history is kept with."""
+    if entry.submission:
+        return f"s:{entry.submission}"
+    return f"g:{entry.group_id}" if entry.group_id else f"o:{entry.operation_id}"
+
+
+def chunk_value(chunk: Chunk) -> bytes:
+    """Pack events that are kept with their trace."""
+    return b"%d %d %d\n" % (chunk.first, chunk.count, chunk.recorded_at) + chunk.body
+
+
+def chunk_of(trace_id: str, name: str, value: bytes) -> Chunk:
+    """Unpack events that are kept with their trace."""
+    head, _, body = value.partition(b"\n")
+    first, count, recorded_at = map(int, head.split())
+    nonce = name[2:].rpartition(":")[0]
+    return Chunk(trace_id=trace_id, nonce=nonce, first=first, count=count, body=body, recorded_at=recorded_at)
+
+
+def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:
+    """Return a hash by its fields."""
+    return {name.decode("utf-8", "surrogatepass"): v for name, v in zip(found[::2], found[1::2], strict=True)}
+
+
+def _keys(kind: str, names: Iterable[bytes]) -> list[str]:
+    return [kind + name.decode("utf-8", "surrogatepass") for name in names]
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _digest(value: bytes) -> str:
+    return hashlib.sha1(value, usedforsecurity=False).hexdigest()
