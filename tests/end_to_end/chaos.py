@@ -6,9 +6,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import psycopg
@@ -18,8 +18,6 @@ from tests.end_to_end.stage import Stage
 from tests.end_to_end.wire import put, take
 from tests.support.redis_server import RedisServer
 from tests.support.workers import WorkerProcess
-
-Fault = Callable[[], None]
 
 
 class Chaos:
@@ -31,6 +29,21 @@ class Chaos:
         lease_s: how long leases last; pauses are longer and shorter than that.
     """
 
+    KINDS: ClassVar[Mapping[str, str]] = {
+        "kill a child": "kill_child",
+        "kill a parent": "kill_parent",
+        "kill a machine": "kill_machine",
+        "kill a steward": "kill_steward",
+        "freeze a worker": "freeze_worker",
+        "freeze a child": "freeze_child",
+        "cut the broker's connections": "cut_broker",
+        "cut the store's connections": "cut_store",
+        "restart the broker": "restart_broker",
+    }
+    """Faults after which nothing may be missing."""
+    LOSSES: ClassVar[Mapping[str, str]] = {"wipe the store": "wipe_store"}
+    """Faults that take away what the store knew."""
+
     def __init__(self, stage: Stage, broker: RedisServer, seed: int, lease_s: float) -> None:
         self.done: list[str] = []
         """What was done, with seconds from the start, for the report of a failure."""
@@ -39,21 +52,10 @@ class Chaos:
         self._random = random.Random(seed)
         self._lease_s = lease_s
         self._began = time.monotonic()
-        self.faults: dict[str, Fault] = {
-            "kill a child": self.kill_child,
-            "kill a parent": self.kill_parent,
-            "kill a machine": self.kill_machine,
-            "kill a steward": self.kill_steward,
-            "freeze a worker": self.freeze_worker,
-            "freeze a child": self.freeze_child,
-            "cut the broker's connections": self.cut_broker,
-            "cut the store's connections": self.cut_store,
-            "restart the broker": self.restart_broker,
-        }
 
     def schedule(self, count: int, names: Sequence[str] = ()) -> Iterator[str]:
         """Choose so many faults, each kind about as often as the others."""
-        kinds = list(names or self.faults)
+        kinds = list(names or self.KINDS)
         while count > 0:
             self._random.shuffle(kinds)
             yield from kinds[:count]
@@ -64,7 +66,7 @@ class Chaos:
         for name in self.schedule(count, names):
             time.sleep(self._random.uniform(0.1, 2 * pause_s))
             self.done.append(f"{time.monotonic() - self._began:.1f} s {name}")
-            self.faults[name]()
+            getattr(self, {**self.KINDS, **self.LOSSES}[name])()
 
     def copies(self, publish: Callable[[str], Any], count: int) -> None:
         """Publish to a queue that nobody consumes, and put each message on the real one several times."""
@@ -123,12 +125,17 @@ class Chaos:
                 client.client_kill_filter(_type=kind, skipme=True)
 
     def cut_store(self) -> None:
-        """All connections to the database, the tasks' own as well."""
+        """All connections to the database, the tasks' own as well. A store in Redis shares the broker's fate."""
         with psycopg.connect(self._stage.database, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+
+    def wipe_store(self) -> None:
+        """All that a store in Redis knows, as after a restart without persistence."""
+        with redis.Redis.from_url(self._stage.settings["replay_store"]) as client:
+            client.flushdb()
 
     def restart_broker(self) -> None:
         """It keeps what it was told."""
