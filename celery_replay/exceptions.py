@@ -80,6 +80,8 @@ class FenceRefused(OwnershipLost):
     """The target has seen a newer owner of this job and refused this write; let the error pass."""
 
     id = "fence-refused"
+    is_owners: bool = True
+    """Was it the attempt's own token? One of another kind may be too old for ever, so that job fails."""
 
 
 class VersionConflict(ReplayError):

@@ -13,6 +13,7 @@ from .admission import Admission, refusal
 from .attempts import Attempt
 from .clock import Micros, micros, wall
 from .exceptions import (
+    FenceRefused,
     OwnershipLost,
     RecordedFailure,
     RequeuedTooOften,
@@ -189,6 +190,8 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
             outcome, wait = Outcome.REQUEUED, micros(attempt.runtime.settings.requeue_delay)
         case RolledBack():
             outcome = Outcome.ROLLED_BACK
+        case FenceRefused(is_owners=False):
+            outcome = Outcome.FAILED
         case OwnershipLost():
             outcome = Outcome.REFUSED
         case UnknownOutcome():

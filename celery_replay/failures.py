@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, TracebackType
 
-from .exceptions import KeyConflict, RolledBack, StepWrites, UnknownOutcome, VersionConflict
+from .exceptions import FenceRefused, KeyConflict, RolledBack, StepWrites, UnknownOutcome, VersionConflict
 from .records import Failure
 from .redaction import kept_text, redact_text
 from .serialization import TEXT_LIMIT, safe_text
@@ -21,6 +21,7 @@ _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
     (UnknownOutcome, Category.UNKNOWN_OUTCOME),
     (KeyConflict, Category.VALIDATION),
     (VersionConflict, Category.CONCURRENCY),
+    (FenceRefused, Category.CONCURRENCY),
 )
 _UNKNOWN: tuple[type[BaseException], ...] = (
     UnknownOutcome,

@@ -16,14 +16,16 @@ def refusal(name: str, target: str, token: int) -> FenceRefused:
         target: where, as the message says it.
         token: the one that is too old.
     """
+    error = FenceRefused(f"{name!r} in {target} has seen a newer owner than token {token}")
     attempt = current_attempt()
     if attempt is not None:
         found = {"name": name, "target": target, "token": token}
         attempt.recorder.record("fence_refused", status="fail", attributes=found)
-        if token == attempt.fence or attempt.resources.has(token):
+        error.is_owners = token == attempt.fence or attempt.resources.has(token)
+        if error.is_owners:
             # Whatever the body makes of the error, it shall not begin another side effect.
             attempt.lost()
-    return FenceRefused(f"{name!r} in {target} has seen a newer owner than token {token}")
+    return error
 
 
 def conflict(row: str, expected: int, found: int | None) -> VersionConflict:

@@ -353,7 +353,7 @@ class Category(Word):
     DEPENDENCY = "dependency"
     """Something that it needs is away."""
     CONCURRENCY = "concurrency"
-    """Somebody else changed the same thing. Given to version conflicts."""
+    """Somebody else changed the same thing. Given to version conflicts and to foreign tokens that were refused."""
     VALIDATION = "validation"
     """The payload is wrong. Given to a key that came with another payload."""
     PERMANENT = "permanent"

@@ -63,13 +63,15 @@ def guarded(using: str, first: Callable[[BaseDatabaseWrapper], T]) -> Iterator[T
 
 
 def _begin(stack: ExitStack, using: str, first: Callable[[BaseDatabaseWrapper], T]) -> T:
-    tries = 1 if connections[using].in_atomic_block else _TRIES
+    connection = connections[using]
+    is_open = connection.in_atomic_block or not connection.get_autocommit()
+    tries = 1 if is_open else _TRIES
     while True:
         tries -= 1
         try:
             with ExitStack() as begun:
                 begun.enter_context(transaction.atomic(using=using))
-                found = first(connections[using])
+                found = first(connection)
                 stack.push(begun.pop_all())
                 return found
         except OperationalError as error:

@@ -113,8 +113,9 @@ def _refresh(instance: Model, values: dict[str, Any]) -> None:
 def fenced_update(rows: QuerySet[Any], fence_field: str, token: int, /, **changes: Any) -> int:
     """Change rows that no newer owner has written, and leave the token in them: all of the rows, or none.
 
-    Give it `attempt.fence`, or the token of a resource that the attempt holds: a number that rises with every owner of
-    these rows. A number that does not would be refused for ever.
+    Give it `attempt.fence`, or `attempt.fence_of()` a resource: a number that rises with every owner of these rows.
+    Where one of these is refused, the attempt ends, and the job is whoever's it is by now; with another number the job
+    fails, as that would be refused for ever.
 
     Args:
         rows: those to be changed.

@@ -88,6 +88,10 @@ def _dumped(client: redis.Redis, key: bytes) -> list[tuple[bytes, bytes]]:
             return list(client.hgetall(key).items())
         case b"zset":
             return [(name, b"") for name in client.zrange(key, 0, -1)]
+        case b"set":
+            return [(name, b"") for name in client.smembers(key)]
+        case b"list":
+            return [(b"", value) for value in client.lrange(key, 0, -1)]
         case _:
             return [pair for _, fields in client.xrange(key) for pair in fields.items()]
 

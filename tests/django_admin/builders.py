@@ -8,9 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery_replay.clock import SECOND
-from celery_replay.records import AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from celery_replay.records import (
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Row,
+    StepRecord,
+)
 from celery_replay.serialization import pack
-from celery_replay.states import Outcome, Reason, StepState, Verb
+from celery_replay.states import LeaseEnd, Outcome, Reason, StepState, Verb
 from celery_replay.trace import Recorder
 from tests.rules import builders
 
@@ -96,6 +107,39 @@ def entry(entry_id: str = "e", **changes: Any) -> HistoryEntry:
 
 def row(submission: str = "s", **changes: Any) -> Row:
     return builders.row(submission, **{"message": message(), **changes})
+
+
+def lease(resource: str = "s", submission: str = "s", **changes: Any) -> Lease:
+    values: dict[str, Any] = {
+        "resource": resource,
+        "fence": NOW,
+        "nonce": "n1",
+        "submission": submission,
+        "operation": "shop.ship",
+        "trace_id": f"trace-{submission}",
+        "worker": "w",
+        "pid": 1,
+        "acquired_at": NOW,
+        "until": NOW + 60 * SECOND,
+        "grants": 1,
+        "keep_until": NOW + 3600 * SECOND,
+    }
+    return Lease(**{**values, **changes})
+
+
+def holding(resource: str = "s", submission: str = "s", grant: int = 0, **changes: Any) -> Holding:
+    values: dict[str, Any] = {
+        "fence": NOW - 1,
+        "nonce": "n0",
+        "operation": "shop.ship",
+        "trace_id": f"trace-{submission}",
+        "worker": "w",
+        "pid": 1,
+        "acquired_at": NOW - 60 * SECOND,
+        "ended_at": NOW - SECOND,
+        "end": LeaseEnd.RELEASED,
+    }
+    return Holding(resource=resource, submission=submission, grant=grant, **{**values, **changes})
 
 
 def message(

@@ -17,7 +17,7 @@ from celery_replay.records import HistoryEntry
 from celery_replay.states import Outcome, Verb
 from django_celery_replay.admin.reading import jobs_beginning
 from django_celery_replay.store import DjangoStore
-from tests.django_admin.builders import NOW, attempt, entry, failed, group, job, letter, row, step, trace
+from tests.django_admin.builders import NOW, attempt, entry, failed, group, job, lease, letter, row, step, trace
 from tests.django_admin.conftest import Page, Put
 
 every_vendor = pytest.mark.parametrize("database_url", ["sqlite_url", "postgres_dsn", "mariadb_url"], indirect=True)
@@ -35,6 +35,7 @@ def fill(put: Put, count: int) -> None:
         *(entry(f"e{n}", submission="s0000", at=NOW + n) for n in numbers),
         *(entry(f"f{n}", group_id="g0", at=NOW + n) for n in numbers),
         *(replayed(f"s{n:04}") for n in numbers),
+        *(lease(f"r{n:04}", f"s{n:04}") for n in numbers),
         *(row(f"s{n:04}", subject=f"c{n + 1}") for n in numbers),
     )
 
@@ -65,6 +66,7 @@ COSTS = {
     "deadletter/": 5,
     "lettergroup/": 4,
     "parkedjob/": 3,
+    "resourcelease/": 1,
     "processedjob/s0000/change/": 6,
     "deadletter/s0000/change/": 6,
     "deadletter/operation/op/": 4,
@@ -92,6 +94,7 @@ def test_no_list_counts_skips_or_reads_what_is_large(put: Put, queries: Any) -> 
         ("deadletter/", {"group_id": "g0", "state": "unresolved", "effect": "unknown", "assignee": "-"}),
         ("lettergroup/", {"q": "shop", "show": "all"}),
         ("parkedjob/", {"q": "order:", "status": "parked"}),
+        ("resourcelease/", {"q": "order:"}),
     ]:
         for sql in queries(path, **query):
             assert "COUNT(" not in sql

@@ -14,7 +14,7 @@ from celery_replay.states import Verb
 from django_celery_replay.admin.frozen import freeze
 from django_celery_replay.models import ProcessedJob
 from django_celery_replay.store import DjangoStore
-from tests.django_admin.builders import attempt, entry, group, job, letter, message, row, step, trace
+from tests.django_admin.builders import attempt, entry, group, holding, job, lease, letter, message, row, step, trace
 from tests.django_admin.conftest import Page, Put
 from tests.django_admin.markup import tags_of
 from tests.django_admin.visitors import KINDS
@@ -78,6 +78,8 @@ def records(text: str) -> list[Any]:
         ),
         poisoned(row(), text, submission="s", message=message([text])),
         poisoned(group(), text, group_id="s"),
+        poisoned(lease(), text, resource="s", submission="s"),
+        poisoned(holding(), text, resource="s", submission="s"),
         *(
             poisoned(entry(), text, entry_id=f"e{n}", details=json.dumps({"replay": text, "task_id": text}), **about)
             for n, about in enumerate(
@@ -107,6 +109,7 @@ FORMS = {
     "reveal": ("deadletter/s/reveal/", {"confirmed": "1"}),
     "reveal-parked": ("parkedjob/s/reveal/", {"confirmed": "1"}),
     "free": ("parkedjob/s/free/", {}),
+    "release": ("resourcelease/s/release/", {}),
     "decide": ("deadletter/decide/", {"verb": "discard"}),
     "note": ("deadletter/decide/", {"verb": "note"}),
     "replay": ("deadletter/replay/", {"looked": "1"}),

@@ -12,7 +12,7 @@ from django_celery_replay.admin.decisions import CHOICES
 from django_celery_replay.admin.frozen import freeze
 from django_celery_replay.store import DjangoStore
 from tests.django_admin import visitors
-from tests.django_admin.builders import failed, group, row
+from tests.django_admin.builders import failed, group, lease, row
 from tests.django_admin.conftest import Put
 from tests.django_admin.forms import buttons
 from tests.django_admin.markup import text_of
@@ -56,6 +56,7 @@ POSTS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "reveal": ("deadletter/s/reveal/", {"confirmed": "1", "text": "x"}, (READ["deadletter"], PAYLOAD)),
     "reveal-parked": ("parkedjob/s/reveal/", {"confirmed": "1", "text": "x"}, (READ["parkedjob"], PAYLOAD)),
     "free": ("parkedjob/s/free/", {"confirmed": "1", "text": "x"}, (READ["parkedjob"], TRIAGE)),
+    "release": ("resourcelease/s/release/", {"confirmed": "1", "text": "x"}, (READ["resourcelease"], TRIAGE)),
     "note-group": ("lettergroup/g/note/", {"text": "x"}, (READ["lettergroup"], TRIAGE)),
 }
 NEEDS = [(name, permission) for name, (_, _, permissions) in POSTS.items() for permission in permissions]
@@ -65,7 +66,7 @@ TOKENS = {"one": ONE, "many": SIGNED}
 def everything(store: DjangoStore) -> Any:
     letters = {letter.submission: letter for letter in store.letters()}
     told = [store.history(submission=name) for name in "st"] + [store.history(group_id="g")]
-    return letters, told, store.rows()
+    return letters, told, store.rows(), store.leases()
 
 
 def post(visitor: Client, name: str) -> Any:
@@ -77,7 +78,7 @@ def post(visitor: Client, name: str) -> Any:
 
 @pytest.fixture
 def records(put: Put) -> None:
-    put(*failed("s", group_id="g"), *failed("t", group_id="g"), group("g"), row())
+    put(*failed("s", group_id="g"), *failed("t", group_id="g"), group("g"), row(), lease())
 
 
 @pytest.mark.parametrize(("name", "permission"), NEEDS)

@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser, User
 
 APP = "django_celery_replay"
-KINDS = ("processedjob", "deadletter", "lettergroup", "parkedjob")
+KINDS = ("processedjob", "deadletter", "lettergroup", "parkedjob", "resourcelease")
 READS = tuple(f"{APP}.view_{kind}" for kind in KINDS)
 PAYLOAD = f"{APP}.view_payload"
 TRIAGE = f"{APP}.triage_deadletter"

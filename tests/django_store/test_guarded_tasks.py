@@ -49,6 +49,22 @@ def test_a_body_that_swallows_the_refusal_has_no_further_side_effect(shop: Shop,
     assert left == []
 
 
+def test_a_number_that_is_no_token_of_the_attempts_fails_the_job_and_is_not_tried_for_ever(
+    shop: Shop, business: str
+) -> None:
+    row = Fence.objects.using(business).create(name="order", token=7)
+    runs = []
+
+    @shop.task(idempotency_key="ship", on_incomplete="resume")
+    def ship(self: Any) -> None:
+        runs.append(self.attempt.fence)
+        fenced_update(Fence.objects.using(business).filter(pk=row.pk), "token", 5)
+
+    with pytest.raises(FenceRefused):
+        ship.apply().get()
+    assert (shop.job().status, shop.letter().category, len(runs)) == (Outcome.FAILED, Category.CONCURRENCY, 1)
+
+
 def test_a_lost_race_is_a_conflict_in_the_trace_and_in_the_letter(shop: Shop, business: str) -> None:
     row = Fence.objects.using(business).create(name="order", token=3)
 

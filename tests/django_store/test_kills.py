@@ -29,19 +29,20 @@ KINDS: dict[str, dict[str, Any]] = {
     "sqlite, records in another file": {"aliases": ["sqlite"], "ledger": "records", "share": 2},
     "postgresql, records in memory": {"aliases": ["postgresql"], "ledger": None, "share": 2},
     "postgresql, records in sqlite": {"aliases": ["postgresql"], "ledger": "records", "share": 2},
+    "postgresql, records in redis": {"aliases": ["postgresql"], "ledger": "redis", "share": 2},
     "mariadb, records in postgresql": {"aliases": ["mariadb"], "ledger": "postgresql", "share": 1},
     "postgresql and sqlite": {"aliases": ["postgresql", "sqlite"], "ledger": None, "share": 3},
 }
 """The business databases, where the records are, and the share of all deaths."""
-URLS = {"sqlite": "sqlite_url", "postgresql": "postgres_dsn", "mariadb": "mariadb_url"}
+URLS = {"sqlite": "sqlite_url", "postgresql": "postgres_dsn", "mariadb": "mariadb_url", "redis": "redis_url"}
 
 
-def _plan(databases: dict[str, str]) -> dict[str, Any]:
+def _plan(databases: dict[str, str], ledgers: dict[str, str]) -> dict[str, Any]:
     chance = random.Random(SEED)
     kinds = {
-        name: {**kind, "name": name}
+        name: {**kind, "name": name, "ledger": ledgers.get(kind["ledger"])}
         for name, kind in KINDS.items()
-        if {*kind["aliases"], kind["ledger"] or "records"} <= databases.keys()
+        if databases.keys() >= {*kind["aliases"]} and (kind["ledger"] is None or kind["ledger"] in ledgers)
     }
     jobs: dict[str, Any] = {}
     each = KILLS / sum(kind["share"] for kind in kinds.values())
@@ -70,6 +71,7 @@ def lived(
     folder: Path = tmp_path_factory.mktemp("kills")
     databases = dict(_present(request))
     databases["records"] = f"sqlite:///{folder}/records.sqlite3"
+    redis = databases.pop("redis", None)
     with django_db_blocker.unblock():
         for url in databases.values():
             alias = database_alias(url)
@@ -78,7 +80,7 @@ def lived(
                 cursor.execute(f"DROP TABLE IF EXISTS {EFFECTS}")
                 cursor.execute(f"CREATE TABLE {EFFECTS} (reference varchar(100))")
             connections[alias].close()
-    plan = _plan(databases)
+    plan = _plan(databases, {name: name for name in databases} | ({"redis": redis} if redis else {}))
     done = subprocess.run(
         [sys.executable, "-m", "tests.django_store.kills"],
         input=json.dumps(plan),

@@ -125,9 +125,17 @@ QUERIES: dict[str, str] = {
         "SELECT * FROM {history} WHERE group_id = 'x' AND submission = '' ORDER BY at DESC LIMIT 100"
     ),
     "replay_history_operation": "SELECT * FROM {history} WHERE operation_id = 'x' ORDER BY at DESC LIMIT 100",
+    "replay_lease_until": "SELECT * FROM {lease} WHERE until IS NOT NULL ORDER BY until DESC LIMIT 100",
+    "replay_lease_keep": "SELECT resource FROM {lease} WHERE keep_until <= 5 ORDER BY keep_until LIMIT 500",
+    "replay_lease_job": "SELECT * FROM {lease} WHERE submission IN ('x') ORDER BY resource FOR UPDATE",
+    "replay_holding_resource": "SELECT * FROM {holding} WHERE resource = 'x' ORDER BY \"grant\" DESC",
+    "replay_holding_task": "SELECT * FROM {holding} WHERE operation = 'x' ORDER BY ended_at DESC LIMIT 1000",
+    "replay_holding_job": "DELETE FROM {holding} WHERE submission IN ('x')",
+    "replay_waiter_line": "SELECT * FROM {waiter} WHERE resource = 'x' ORDER BY since, submission LIMIT 3",
+    "replay_waiter_job": "DELETE FROM {waiter} WHERE submission = 'x'",
     "replay_marker_age": "SELECT * FROM {marker} WHERE marked_at < 5 ORDER BY marked_at LIMIT 100",
 }
-FEW = ("replay_job_task", "replay_job_trace")
+FEW = ("replay_job_task", "replay_job_trace", "replay_lease_job")
 NAMES = {
     "job": "processedjob",
     "attempt": "attempt",
@@ -140,6 +148,9 @@ NAMES = {
     "trend": "lettertrend",
     "history": "historyentry",
     "marker": "marker",
+    "lease": "resourcelease",
+    "holding": "leaseholding",
+    "waiter": "leasewaiter",
 }
 
 

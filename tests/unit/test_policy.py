@@ -365,3 +365,15 @@ def test_hooks_written_as_methods_of_a_task_class_get_the_task(app):
             return f"{self.prefix}{order_id}"
 
     assert policy_of(app.register_task(Ship)).identify((5,), {})[0] == "k5"
+
+
+def test_without_the_store_nobody_knows_who_has_a_resource_so_its_tasks_wait(declare):
+    named = {"resources": ["order:{order_id}"]}
+    assert not policy_of(declare(**named)).fail_open
+    assert policy_of(declare(name="shop.open", on_store_error="open", **named)).fail_open
+    assert policy_of(declare(name="shop.plain")).fail_open
+
+
+def test_resources_alone_change_nothing_about_acknowledgement_or_side_effects(declare):
+    policy = policy_of(declare(resources=["order:{order_id}"]))
+    assert (policy.ack, policy.is_step, policy.declared) == (AckMode.EARLY, False, False)

@@ -92,6 +92,21 @@ class Leasing:
         self._commands += [("ZREM", f"line:{name}", submission) for name in self.waits(submission)]
         self._commands.append(("DEL", f"waits:{submission}"))
 
+    def forget(self, submission: str) -> None:
+        """Remember to delete what is told of a submission as a former holder, or as the last one of a resource."""
+        last = {lease.resource for lease in self.leases_of(submission) if not lease.nonce}
+        for name in sorted({*last, *self._members(f"holdings:{submission}")}):
+            if name in last and not self.line(name, "", 1):
+                self._commands += [("DEL", f"lease:{name}"), ("DEL", f"held:{name}"), ("ZREM", "forgotten", name)]
+            else:
+                self._commands += [("HDEL", f"held:{name}", place) for place in self._places(name, submission)]
+        self._commands += [("DEL", f"holdings:{submission}"), ("DEL", f"leased:{submission}")]
+
+    def _places(self, resource: str, submission: str) -> list[str]:
+        values = self._link.do("HVALS", f"held:{resource}")
+        found = [codec.HOLDINGS.decode(value, resource=resource) for value in values]
+        return [str(holding.grant % HOLDINGS) for holding in found if holding.submission == submission]
+
     def put(self, record: Lease | Holding | Waiter) -> None:
         """Remember to write a record."""
         match record:
@@ -114,6 +129,8 @@ class Leasing:
         self._commands += [
             ("HSET", key, str(place), codec.HOLDINGS.encode(holding)),
             ("live", key, self._keep_ms),
+            ("SADD", f"holdings:{holding.submission}", holding.resource),
+            ("live", f"holdings:{holding.submission}", self._keep_ms),
         ]
         if holding.end is LeaseEnd.RELEASED:
             key = f"holds:{holding.operation}"

@@ -268,6 +268,10 @@ class RedisUnit(Unit):
         """Remember to take a submission out of all lines."""
         self._leasing.leave(submission)
 
+    def forget_leases(self, submission: str) -> None:
+        """Remember to delete what is told of a former holder."""
+        self._leasing.forget(submission)
+
     def _set(self, kept: Kept) -> None:
         self._jobs[kept.job.submission] = kept
         self._touched.add(kept.job.submission)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .groups import LetterGroupAdmin
 from .jobs import ProcessedJobAdmin
+from .leases import ResourceLeaseAdmin
 from .letters import DeadLetterAdmin
 from .parked import ParkedJobAdmin
 
-__all__ = ["DeadLetterAdmin", "LetterGroupAdmin", "ParkedJobAdmin", "ProcessedJobAdmin"]
+__all__ = ["DeadLetterAdmin", "LetterGroupAdmin", "ParkedJobAdmin", "ProcessedJobAdmin", "ResourceLeaseAdmin"]

@@ -26,12 +26,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from celery_replay import clock
 from celery_replay.attempts import Attempt
 from celery_replay.runtime import runtime_of, use_store
+from celery_replay.stores.base import Store
 from celery_replay.stores.memory import MemoryStore
+from celery_replay.stores.redis.store import RedisStore
 from django_celery_replay.store import DjangoStore
 from tests.support.database_urls import django_database
 
 EFFECTS = "tests_kills"
 """The business table."""
+PREFIX = f"kills-{os.getpid()}"
 HOUR = 3_600 * clock.SECOND
 """How far the store's clock goes between two deliveries: nobody waits for a lease to lapse."""
 TOGETHER = 4
@@ -77,12 +80,7 @@ class Life:
 
 def deliver(kind: dict[str, Any], reference: str, round_: int, dies_at: int) -> dict[str, Any]:
     """Run one delivery from OPEN to its acknowledgement."""
-    ledger = kind["ledger"]
-
-    def now() -> int:
-        return clock.wall() + round_ * HOUR
-
-    use_store(app, DjangoStore(ledger, now=now) if ledger else MemoryStore(now=now))
+    use_store(app, _ledger(kind["ledger"], lambda: clock.wall() + round_ * HOUR))
     trace = build_tracer(kind["name"], app.tasks[kind["name"]], app=app)
     life = Life(dies_at)
     sys.setprofile(life)
@@ -97,6 +95,12 @@ def deliver(kind: dict[str, Any], reference: str, round_: int, dies_at: int) -> 
         "error": repr(outcome[1]) if outcome[1] is not None and outcome[1].state == "FAILURE" else None,
         "jobs": [str(job.status) for job in jobs],
     }
+
+
+def _ledger(place: str | None, now: Callable[[], clock.Micros]) -> Store:
+    if place is None:
+        return MemoryStore(now=now)
+    return RedisStore(place, prefix=PREFIX, now=now) if "://" in place else DjangoStore(place, now=now)
 
 
 def _request(task: str, reference: str, *, redelivered: bool) -> dict[str, Any]:

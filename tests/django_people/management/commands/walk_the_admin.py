@@ -18,7 +18,7 @@ from tests.django_admin.forms import press
 from tests.django_admin.markup import text_of
 
 BASE = "/admin/django_celery_replay"
-PAGES = ("processedjob/", "deadletter/", "lettergroup/", "parkedjob/", "processedjob/s/change/")
+PAGES = ("processedjob/", "deadletter/", "lettergroup/", "parkedjob/", "resourcelease/", "processedjob/s/change/")
 
 
 class Command(BaseCommand):
