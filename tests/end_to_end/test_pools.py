@@ -103,6 +103,16 @@ def test_a_retry_is_the_same_job_and_the_trace_has_what_the_body_recorded(
     assert (ours[0].attributes, ours[1].attributes) == ({"reference": name}, {"answer": 42})
 
 
+@pytest.mark.parametrize("pool", POOLS)
+def test_steps_in_threads_of_a_body_know_their_job_or_are_refused(pools: Pools, stage: Stage, pool: str) -> None:
+    known, unknown = references(2)
+    assert stage.result(pools.send(pool, "spread", known, True)) == [0, 1]
+    assert "copy_context().run" in stage.result(pools.send(pool, "spread", unknown, False))
+    stage.settle()
+    assert [stage.effects(f"{known}-{number}") for number in range(2)] == [1, 1]
+    assert [stage.effects(f"{unknown}-{number}") for number in range(2)] == [0, 0]
+
+
 def test_a_job_longer_than_its_lease_and_its_messages_timeout_runs_once(pools: Pools, stage: Stage) -> None:
     keys = {pool: fresh() for pool in POOLS}
     # Lease and visibility timeout are three seconds.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from celery_replay import record
+from celery_replay import record, step
 from tests.end_to_end.apps.project import exists, make_app, post
 
 app = make_app("pool")
@@ -95,3 +97,26 @@ def gather(values: list[Any], reference: str) -> list[Any]:
 def failed(request: Any, error: Any, trace: Any, reference: str) -> None:
     """Be an error callback."""
     post("done", reference)
+
+
+@step(side_effect=True)
+def part(reference: str, number: int) -> int:
+    """Have an effect, wherever the body wants it."""
+    post("done", f"{reference}-{number}")
+    return number
+
+
+@app.task(bind=True, name="spread", stepwise=True, max_retries=1)
+def spread(self: Any, reference: str, known: bool) -> list[int]:
+    """Do two steps in threads, or whatever the pool makes of them, and ask for a retry once."""
+    with ThreadPoolExecutor(2) as threads:
+        runs = [copy_context().run if known else _call for _ in range(2)]
+        parts = [threads.submit(run, part, reference, number) for number, run in enumerate(runs)]
+    done = [one.result() for one in parts]
+    if not self.request.retries:
+        raise self.retry(countdown=0)
+    return done
+
+
+def _call(function: Any, *args: Any) -> Any:
+    return function(*args)
