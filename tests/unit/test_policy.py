@@ -4,9 +4,9 @@ import warnings
 from datetime import timedelta
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 
-from celery_replay import ReplayTask
+from celery_replay import ReplayTask, targets
 from celery_replay.clock import SECOND
 from celery_replay.config import load
 from celery_replay.exceptions import ConfigurationError
@@ -95,6 +95,22 @@ def test_a_bad_option_is_an_error_when_the_task_is_bound(declare, option, value)
 def test_on_incomplete_verify_without_a_hook_is_an_error_when_the_task_is_bound(declare):
     with pytest.raises(ConfigurationError, match=r'on_incomplete="verify" needs verify='):
         declare(on_incomplete="verify")
+
+
+@pytest.mark.parametrize("options", [{"atomic": ["default", "nowhere"]}, {"fenced": "nowhere"}], ids=str)
+def test_a_database_that_is_not_there_is_an_error_that_names_the_others(declare, options):
+    with pytest.raises(ConfigurationError, match=r"task shop.ship: \w+=.*nowhere.*; name one of default, other"):
+        declare(**options)
+
+
+@pytest.mark.parametrize("options", [{"atomic": "default"}, {"fenced": "default"}], ids=str)
+def test_databases_without_an_adapter_are_an_error_that_says_the_mend(declare, options):
+    with pytest.raises(ConfigurationError, match='task_cls="django_celery_replay:ReplayTask"'):
+        declare(**options, replay_target=None)
+
+
+def test_a_task_that_is_none_of_ours_may_use_these_words(app):
+    targets.check(app.task(ship, name="foreign", base=Task, lazy=False, shared=False, atomic=True, fenced="garden"))
 
 
 @pytest.mark.parametrize("template", ["ship:{order}", "ship:{order.id}", "ship:{order[id]}", "{order_id}:{order!r}"])
