@@ -177,7 +177,7 @@ class RedisUnit(Unit):
         members = [trace_id, *(name[2:] for name in found if name.startswith("j:"))]
         kept = [kept for kept in map(self.kept, members) if kept is not None]
         own = [chunk for one in kept for chunk in one.chunks if chunk.trace_id == trace_id]
-        apart = [chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
+        apart = [codec.chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
         self._in_traces.update(chunk.chunk_id for chunk in apart)
         return whole([*own, *apart])
 
@@ -319,8 +319,9 @@ class RedisUnit(Unit):
                     self._commands.append(("HDEL", f"t:{chunk.trace_id}", f"e:{chunk.chunk_id}"))
             else:
                 key = f"t:{chunk.trace_id}"
-                self._commands.append(("HSET", key, f"e:{chunk.chunk_id}", chunk_value(chunk)))
-                self._commands += [("bump", key), ("live", key, ttl)]
+                name = raw(f"e:{chunk.chunk_id}")
+                self._commands.append(("of_trace", raw(chunk.trace_id), name, codec.chunk_value(chunk), ttl))
+                self._commands.append(("bump", key))
 
     def _home_of(self, chunk: Chunk) -> Kept | None:
         """Return the job that keeps a chunk, or is to."""
@@ -409,6 +410,7 @@ class RedisUnit(Unit):
             *self._letter_writes(),
             *self._leasing.writes(),
             *self._commands,
+            *(writes.of_trace(kept.job, self.now, self._keep_us) for kept in self._written()),
         ]
         if not written and (self._looks <= 1 or not self._checks):
             # What was read in one go was so at one moment.
@@ -426,8 +428,11 @@ class RedisUnit(Unit):
         if self._link.call(scripts.COMMIT, len(self._checks), *checks, *commands) != 1:
             raise Contention
 
+    def _written(self) -> list[Kept]:
+        return [kept for name in self._touched if (kept := self.kept(name)) is not None]
+
     def _job_writes(self) -> Iterable[Write]:
-        written = [kept for name in self._touched if (kept := self.kept(name)) is not None]
+        written = self._written()
         # All keys that are given up come before all that are taken.
         for kept in written:
             before = self._before.get(kept.job.submission)
@@ -470,19 +475,6 @@ def home_of(entry: HistoryEntry) -> str:
     if entry.submission:
         return f"s:{entry.submission}"
     return f"g:{entry.group_id}" if entry.group_id else f"o:{entry.operation_id}"
-
-
-def chunk_value(chunk: Chunk) -> bytes:
-    """Pack events that are kept with their trace."""
-    return b"%d %d %d\n" % (chunk.first, chunk.count, chunk.recorded_at) + chunk.body
-
-
-def chunk_of(trace_id: str, name: str, value: bytes) -> Chunk:
-    """Unpack events that are kept with their trace."""
-    head, _, body = value.partition(b"\n")
-    first, count, recorded_at = map(int, head.split())
-    nonce = name[2:].rpartition(":")[0]
-    return Chunk(trace_id=trace_id, nonce=nonce, first=first, count=count, body=body, recorded_at=recorded_at)
 
 
 def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ...clock import Micros
-from ...records import Letter, Row, StepRecord
+from ...records import Job, Letter, Row, StepRecord
 from . import codec
 from .jobs import Kept, value_of
 from .links import Argument
@@ -36,11 +36,15 @@ def of_job(before: Kept | None, kept: Kept, now: Micros, *, parked: bool, keep_u
         yield from (("PEXPIRE", name, ttl) for name in keys)
     else:
         yield from (("PERSIST", name) for name in keys)
-    if job.trace_id != job.submission:
-        trace = f"t:{job.trace_id}"
-        if before is None:
-            yield "HSET", trace, f"j:{job.submission}", b""
-        yield "live", trace, max((job.keep_until or 0) - now, keep_us) // 1000
+    if before is None and job.trace_id != job.submission:
+        yield "of_trace", raw(job.trace_id), b"j:" + submission, b"", keep_us // 1000
+
+
+def of_trace(job: Job, now: Micros, keep_us: Micros) -> Write:
+    """Let a job's trace last as long as the job: it comes last, when all that there is of the trace is written."""
+    if job.letter:
+        return "hold", raw(job.trace_id)
+    return "let_go", raw(job.trace_id), max((job.keep_until or 0) - now, keep_us) // 1000
 
 
 def of_row(name: str, before: Row | None, row: Row | None) -> Iterable[Write]:

@@ -27,9 +27,7 @@ if ttl ~= '' then
   if claim ~= '' then redis.call('PEXPIRE', P .. 'c:' .. claim, ttl) end
   if next(settled) or #steps > 0 then redis.call('PEXPIRE', scope, ttl) end
 end
-if ARGV[14] ~= '' then
-  local trace, lasts = ARGV[14], math.ceil(ARGV[6] / 1000)
-  for i = 1, tonumber(ARGV[arg + 1]) do put_blob(ARGV[arg + 2 * i], ARGV[arg + 2 * i + 1], trace, lasts) end
-  if redis.call('EXISTS', P .. 't:' .. trace) == 1 then live(P .. 't:' .. trace, lasts) end
-end
+local trace, lasts = ARGV[14], math.ceil(ARGV[6] / 1000)
+for i = 1, tonumber(ARGV[arg + 1]) do put_blob(ARGV[arg + 2 * i], ARGV[arg + 2 * i + 1], trace, lasts) end
+live(P .. 't:' .. trace, lasts)
 return {int(now)}
