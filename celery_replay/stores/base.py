@@ -56,6 +56,8 @@ class Store(Readable, Triage):
 
     shared: ClassVar[bool] = True
     """Can other processes see it?"""
+    _tries: ClassVar[int] = 8
+    """How often a step is made that met others."""
 
     @abstractmethod
     def _unit(self) -> AbstractContextManager[Unit]:
@@ -285,12 +287,12 @@ class Store(Readable, Triage):
         return self._atomically(lambda unit: unit.now)
 
     def _atomically(self, step: Callable[[Unit], T]) -> T:
-        for attempt in range(8):
+        for attempt in range(self._tries):
             try:
                 with self._unit() as unit:
                     return step(unit)
             except Contention:
-                time.sleep(random.uniform(0, 0.002 * 2**attempt))
+                time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))
         raise StoreUnavailable("the store is too contended; look for long transactions on its tables")
 
 

@@ -42,7 +42,9 @@ class Unit(ABC):
     now: Micros
     """The store's clock."""
 
-    def prepare(self, submission: str, claim: str | None, original: str | None) -> None:  # noqa: B027
+    def prepare(  # noqa: B027 - where a look costs little
+        self, submission: str, claim: str | None, original: str | None, resources: Sequence[str]
+    ) -> None:
         """Hear what is about to be read, for backends where each look costs a round trip."""
 
     @abstractmethod
@@ -183,7 +185,7 @@ def facts_of(
         original: what it replays, of a replay that the store may not know yet.
         opening: for OPEN: a job without a key may have been claimed by its own replay.
     """
-    unit.prepare(submission, claim, original)
+    unit.prepare(submission, claim, original, resources)
     job = unit.job(submission)
     original = job.original if job is not None else original
     if opening and claim is None and job is not None:

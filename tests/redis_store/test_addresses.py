@@ -50,7 +50,7 @@ def test_an_address_leads_where_celery_would_go(url: str, wanted: dict[str, Any]
 
 def test_a_server_that_does_not_answer_is_not_waited_for_long() -> None:
     connection = connector("redis://host", {})()
-    assert (connection.socket_timeout, connection.socket_connect_timeout, connection.retry.get_retries()) == (2, 2, 0)
+    assert (connection.socket_timeout, connection.socket_connect_timeout, connection.retry._retries) == (2, 2, 0)
     assert connector("redis://host", {"socket_timeout": 9})().socket_timeout == 9
 
 

@@ -56,7 +56,8 @@ def test_a_job_expires_with_its_own_retention(store: RedisStore, client: redis.R
 def test_what_has_not_ended_and_what_waits_for_a_person_never_expires(store: RedisStore, client: redis.Redis) -> None:
     store.open(ask("runs", "key"))
     finishes(store, "failed", Outcome.FAILED)
-    for key in ("j:runs", "c:claim-key", "j:failed", "c:claim-key failed", "s:claim-key failed", "l:failed"):
+    of_the_failed = ("j:failed", "c:claim-key failed", "s:claim-key failed", "l:failed", "t:trace-failed", "x:early")
+    for key in ("j:runs", "c:claim-key", "x:late", *of_the_failed):
         assert client.ttl(f"{store._prefix}{key}") == -1
 
 
@@ -65,9 +66,9 @@ def test_a_job_whose_letter_is_decided_expires_and_one_that_is_opened_again_does
 ) -> None:
     finishes(store, "failed", Outcome.FAILED)
     store.decide("failed", Decision(verb=Verb.DISCARDED, actor="ann"))
-    assert client.ttl(f"{store._prefix}j:failed") > 0
+    assert {client.ttl(f"{store._prefix}{key}") > 0 for key in ("j:failed", "t:trace-failed", "x:early")} == {True}
     store.decide("failed", Decision(verb=Verb.REOPENED, actor="ann"))
-    assert client.ttl(f"{store._prefix}j:failed") == -1
+    assert {client.ttl(f"{store._prefix}{key}") for key in ("j:failed", "t:trace-failed", "x:early")} == {-1}
 
 
 def test_a_key_that_is_used_again_keeps_its_steps(store: RedisStore, client: redis.Redis) -> None:

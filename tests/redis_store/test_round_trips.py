@@ -85,7 +85,16 @@ def test_the_second_attempt_costs_one_round_trip_more_at_either_end(store: Redis
         assert count() == 2
     with round_trips(server) as count:
         assert store.close(answer.facts.job, ending(again, result="1"), [chunk(again)]) == (True, ())
-        assert count() <= 4
+        assert count() == 2
+
+
+def test_leases_on_resources_cost_one_round_trip_more_at_either_end(store: RedisStore, server: redis.Redis) -> None:
+    with round_trips(server) as count:
+        of, job = runs(store, resources=("order:7", "order:8"))
+        assert count() == 2
+    with round_trips(server) as count:
+        assert store.close(job, ending(of, resources=of.resources)) == (True, ())
+        assert count() == 2
 
 
 def test_the_canvases_of_many_jobs_are_noted_in_one_go(store: RedisStore, server: redis.Redis) -> None:

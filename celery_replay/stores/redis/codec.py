@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from ...exceptions import SchemaMismatch
-from ...records import Group, HistoryEntry, Holding, Lease, Letter, Row, StepRecord
+from ...records import Chunk, Group, HistoryEntry, Holding, Lease, Letter, Row, StepRecord
 from ...states import Word
 
 R = TypeVar("R")
@@ -198,3 +198,16 @@ def entry_value(entry: HistoryEntry) -> bytes:
 def entry_of(value: bytes) -> HistoryEntry:
     """Unpack an entry of the history."""
     return _HISTORY.decode(value.partition(b"\n")[2])
+
+
+def chunk_value(chunk: Chunk) -> bytes:
+    """Pack events that are kept with their trace."""
+    return b"%d %d %d\n" % (chunk.first, chunk.count, chunk.recorded_at) + chunk.body
+
+
+def chunk_of(trace_id: str, name: str, value: bytes) -> Chunk:
+    """Unpack events that are kept with their trace."""
+    head, _, body = value.partition(b"\n")
+    first, count, recorded_at = map(int, head.split())
+    nonce = name[2:].rpartition(":")[0]
+    return Chunk(trace_id=trace_id, nonce=nonce, first=first, count=count, body=body, recorded_at=recorded_at)

@@ -10,14 +10,11 @@ from ...records import HOLDINGS, Holding, Lease, Row, Waiter
 from ...states import LeaseEnd
 from ..lease_looks import SAMPLE
 from . import codec
-from .links import Argument, Link
+from .links import Link
+from .writes import LEAST_MS, Write
 
 _AHEAD = 16
 """Of a line, how many more are read at once than are asked for: some do not come when they are called."""
-LEAST_MS = 3_600_000
-"""How long at least a lease is remembered."""
-
-Write = tuple[Argument, ...]
 
 
 class Values(Protocol):

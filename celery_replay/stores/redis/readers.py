@@ -14,7 +14,7 @@ from . import codec, scripts
 from .jobs import FIELDS, Kept, escaped, kept_of
 from .links import Argument, Link
 from .scripts import Script
-from .units import OVER, THROUGH, chunk_of, fields_of, whole
+from .units import OVER, THROUGH, fields_of, whole
 
 _BATCH = 500
 _UNRESOLVED = [state.value for state in LetterState if state.unresolved]
@@ -126,7 +126,7 @@ class RedisReader(Reader):
         found = fields_of(self._do("HGETALL", f"t:{trace_id}"))
         members = dict.fromkeys([trace_id, *(name[2:] for name in found if name.startswith("j:"))])
         chunks = [c for kept in self._kept(list(members)) for c in kept.chunks if c.trace_id == trace_id]
-        chunks += [chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
+        chunks += [codec.chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
         return sorted(whole(chunks), key=attrgetter("recorded_at", "nonce", "first"))
 
     def blob(self, reference: str) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...admission import Admission, Ask
 from ...clock import SECOND, Micros
@@ -37,6 +37,9 @@ class RedisStore(Store):
         now: replaces the store's clock, in tests.
         options: redis-py's options of a connection, such as `password` and `ssl_ca_certs`; `master_name` for Sentinel.
     """
+
+    _tries: ClassVar[int] = 40
+    """Nobody waits for a lock here: of many who want the same, one gets it in each round."""
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from ...clock import Micros
 from ...records import (
@@ -22,16 +23,15 @@ from ...records import (
 )
 from ...states import LetterState, Outcome, RowStatus
 from ..units import HOUR, Contention, Record, Unit
-from . import codec, scripts
-from .jobs import MANY, Kept, kept_of, value_of, without_blobs
+from . import codec, scripts, writes
+from .jobs import MANY, Kept, kept_of, without_blobs
 from .leasing import Leasing
-from .links import Argument, Link
+from .links import Link
+from .writes import Write, raw
 
 ENDED = "\t".join(["", *sorted(o.value for o in Outcome if o.ended), ""])
 OVER = "\t".join(["", *sorted(o.value for o in Outcome if o.over), ""])
 THROUGH = "\t".join(["", *sorted(s.value for s in LetterState if not s.unresolved), ""])
-LEAST_MS = 3_600_000
-"""How long at least a job stays whose letter somebody decided after its retention."""
 
 
 class RedisUnit(Unit):
@@ -44,7 +44,7 @@ class RedisUnit(Unit):
         found: what a script has read already: the time, then keys and values.
     """
 
-    def __init__(self, link: Link, clock: Micros | None, keep_us: Micros, found: Sequence[bytes] = ()) -> None:
+    def __init__(self, link: Link, clock: Micros | None, keep_us: Micros, found: Sequence[Any] = ()) -> None:
         self._link = link
         self._clock = clock
         self._now = clock
@@ -57,12 +57,14 @@ class RedisUnit(Unit):
         self._rows_before: dict[str, Row] = {}
         self._letters: dict[str, Letter | None] = {}
         self._letters_before: dict[str, Letter] = {}
+        self._hashes: dict[str, dict[str, bytes]] = {}
+        self._versions: dict[str, str] = {}
         self._steps: dict[tuple[str, str], StepRecord] = {}
         self._dropped: set[tuple[str, str]] = set()
         self._touched: set[str] = set()
         self._in_traces: set[str] = set()
         self._checks: dict[tuple[str, str], tuple[str, int]] = {}
-        self._commands: list[tuple[Argument, ...]] = []
+        self._commands: list[Write] = []
         self._leasing = Leasing(link, self, keep_us)
         if found:
             self._learn(found)
@@ -77,23 +79,27 @@ class RedisUnit(Unit):
 
     # What is read.
 
-    def prepare(self, submission: str, claim: str | None, original: str | None) -> None:
+    def prepare(self, submission: str, claim: str | None, original: str | None, resources: Sequence[str]) -> None:
         """Read all that a rule looks at in one go."""
-        if f"j:{submission}" in self._values and (claim is None or f"c:{claim}" in self._values):
-            return
-        self._look(submission, claim or "", original or "")
+        known = f"j:{submission}" in self._values and (claim is None or f"c:{claim}" in self._values)
+        if not known:
+            self._look(submission, claim or "", original or "", resources)
 
-    def _look(self, submission: str, claim: str = "", original: str = "") -> None:
+    def _look(self, submission: str, claim: str = "", original: str = "", resources: Sequence[str] = ()) -> None:
         clock = "" if self._clock is None else self._clock
-        found = self._link.call(scripts.LOOK, clock, _raw(submission), _raw(claim), _raw(original))
-        self._learn(found)
+        names = map(raw, (submission, claim, original, *resources))
+        self._learn(self._link.call(scripts.LOOK, clock, *names))
 
-    def _learn(self, found: Sequence[bytes]) -> None:
+    def _learn(self, found: Sequence[Any]) -> None:
         self._looks += 1
         if self._now is None:
             self._now = int(found[0])
-        for key, value in zip(found[1::2], found[2::2], strict=True):
-            self._know(key.decode("utf-8", "surrogatepass"), value)
+        for name, value in zip(found[1::2], found[2::2], strict=True):
+            key = name.decode("utf-8", "surrogatepass")
+            if isinstance(value, list):
+                self._hashes.setdefault(key, self._versioned(key, value))
+            else:
+                self._know(key, value)
 
     def _know(self, key: str, value: bytes | None) -> None:
         """Remember a value as it was first read: what came later is another one's, and the check finds that out."""
@@ -152,6 +158,7 @@ class RedisUnit(Unit):
     def steps(self, scope: str) -> Sequence[StepRecord]:
         """Return the steps of a key or job."""
         found = self._hash(f"s:{scope}")
+        self._checks["hash", f"s:{scope}"] = (self._versions[f"s:{scope}"], 0)
         steps = {name: codec.step_of(scope, value) for name, value in found.items()}
         # What this very unit has written.
         steps.update({s.step_id: s for s in self._steps.values() if s.scope == scope})
@@ -166,18 +173,23 @@ class RedisUnit(Unit):
     def chunks(self, trace_id: str) -> Sequence[Chunk]:
         """Return a trace's events."""
         found = self._hash(f"t:{trace_id}")
+        self._checks["hash", f"t:{trace_id}"] = (self._versions[f"t:{trace_id}"], 0)
         members = [trace_id, *(name[2:] for name in found if name.startswith("j:"))]
         kept = [kept for kept in map(self.kept, members) if kept is not None]
         own = [chunk for one in kept for chunk in one.chunks if chunk.trace_id == trace_id]
-        apart = [chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
+        apart = [codec.chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
         self._in_traces.update(chunk.chunk_id for chunk in apart)
         return whole([*own, *apart])
 
     def _hash(self, key: str) -> dict[str, bytes]:
-        self._looks += 1
-        found = fields_of(self._link.do("HGETALL", key))
-        version = found.pop("", b"")
-        self._checks.setdefault(("hash", key), (version.decode(), 0))
+        if key not in self._hashes:
+            self._looks += 1
+            self._hashes[key] = self._versioned(key, self._link.do("HGETALL", key))
+        return self._hashes[key]
+
+    def _versioned(self, key: str, values: Sequence[bytes]) -> dict[str, bytes]:
+        found = fields_of(values)
+        self._versions[key] = found.pop("", b"").decode()
         return found
 
     def rows_behind(self, subject: str, statuses: Sequence[RowStatus], limit: int) -> Sequence[Row]:
@@ -286,19 +298,19 @@ class RedisUnit(Unit):
         home = home_of(entry)
         name = f"{home}\t{entry.entry_id}"
         self._commands.append(("HSET", f"h:{home}", entry.entry_id, codec.entry_value(entry)))
-        self._commands.append(("ZADD", "history", entry.at, _raw(name)))
+        self._commands.append(("ZADD", "history", entry.at, raw(name)))
         if entry.group_id:
-            self._commands.append(("ZADD", f"hg:{entry.group_id}", entry.at, _raw(name)))
+            self._commands.append(("ZADD", f"hg:{entry.group_id}", entry.at, raw(name)))
         if entry.operation_id:
             key = f"ho:{entry.operation_id}"
-            self._commands += [("ZADD", key, entry.at, _raw(name)), ("live", key, 10 * self._keep_us // 1000)]
+            self._commands += [("ZADD", key, entry.at, raw(name)), ("live", key, 10 * self._keep_us // 1000)]
 
     def put_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Remember to write events: with their job, where this unit writes that anyway, else with their trace."""
         ttl = self._keep_us // 1000
         for chunk in chunks:
             for reference, body in chunk.blobs:
-                self._commands.append(("blob", reference, body, _raw(chunk.trace_id), ttl))
+                self._commands.append(("blob", reference, body, raw(chunk.trace_id), ttl))
             home = self._home_of(chunk)
             if home is not None:
                 others = tuple(other for other in home.chunks if other.chunk_id != chunk.chunk_id)
@@ -307,8 +319,9 @@ class RedisUnit(Unit):
                     self._commands.append(("HDEL", f"t:{chunk.trace_id}", f"e:{chunk.chunk_id}"))
             else:
                 key = f"t:{chunk.trace_id}"
-                self._commands.append(("HSET", key, f"e:{chunk.chunk_id}", chunk_value(chunk)))
-                self._commands += [("bump", key), ("live", key, ttl)]
+                name = raw(f"e:{chunk.chunk_id}")
+                self._commands.append(("of_trace", raw(chunk.trace_id), name, codec.chunk_value(chunk), ttl))
+                self._commands.append(("bump", key))
 
     def _home_of(self, chunk: Chunk) -> Kept | None:
         """Return the job that keeps a chunk, or is to."""
@@ -334,17 +347,17 @@ class RedisUnit(Unit):
 
     def drop_blobs(self, trace_id: str, references: Collection[str]) -> None:
         """Remember to delete a trace's large values."""
-        self._commands += [("unblob", reference, _raw(trace_id)) for reference in sorted(references)]
+        self._commands += [("unblob", reference, raw(trace_id)) for reference in sorted(references)]
 
     def silence(self, submission: str) -> None:
         """Remember to erase the error message of groups whose newest letter this is."""
-        self._commands.append(("silence", _raw(submission), ERASED))
+        self._commands.append(("silence", raw(submission), ERASED))
 
     def tally(self, group: Group, filed: int, unresolved: int) -> None:
         """Remember to count in a group: by a script, so that nobody has to wait for others who do."""
         hour = group.last_seen - group.last_seen % HOUR
         described = codec.GROUPS.encode(group)
-        names = ("tally", group.group_id, described, _raw(group.newest), _raw(group.error_message))
+        names = ("tally", group.group_id, described, raw(group.newest), raw(group.error_message))
         self._commands.append((*names, filed, unresolved, group.first_seen, group.last_seen, hour))
 
     def lead(self, name: str, nonce: str, until: Micros) -> bool:
@@ -361,7 +374,7 @@ class RedisUnit(Unit):
         """Mark many ended jobs at once; by itself, as it can be done again."""
         others: list[str] = []
         for start in range(0, len(submissions), 500):
-            batch = map(_raw, submissions[start : start + 500])
+            batch = map(raw, submissions[start : start + 500])
             found = self._link.call(scripts.ADVANCE, ENDED, *batch)
             others += [name.decode("utf-8", "surrogatepass") for name in found]
         return others
@@ -390,107 +403,56 @@ class RedisUnit(Unit):
         Raises:
             Contention: it is not.
         """
-        writes = [
-            *self._step_writes(),
+        written = [
+            *writes.of_steps(self._steps, self._dropped),
             *self._job_writes(),
             *self._row_writes(),
             *self._letter_writes(),
             *self._leasing.writes(),
             *self._commands,
+            *(writes.of_trace(kept.job, self.now, self._keep_us) for kept in self._written()),
         ]
-        if not writes and (self._looks <= 1 or not self._checks):
+        if not written and (self._looks <= 1 or not self._checks):
             # What was read in one go was so at one moment.
             return
         checks = [
             part
             for (kind, key), (expected, limit) in self._checks.items()
-            for part in (kind, _raw(key), expected, limit)
+            for part in (kind, raw(key), expected, limit)
         ]
         commands = [
             part
-            for name, *arguments in writes
-            for part in (name, len(arguments), *(_raw(a) if isinstance(a, str) else a for a in arguments))
+            for name, *arguments in written
+            for part in (name, len(arguments), *(raw(a) if isinstance(a, str) else a for a in arguments))
         ]
         if self._link.call(scripts.COMMIT, len(self._checks), *checks, *commands) != 1:
             raise Contention
 
-    def _job_writes(self) -> Iterable[tuple[Argument, ...]]:
-        written = [kept for name in self._touched if (kept := self.kept(name)) is not None]
+    def _written(self) -> list[Kept]:
+        return [kept for name in self._touched if (kept := self.kept(name)) is not None]
+
+    def _job_writes(self) -> Iterable[Write]:
+        written = self._written()
         # All keys that are given up come before all that are taken.
         for kept in written:
             before = self._before.get(kept.job.submission)
             if before is not None and before.job.claim and before.job.claim != kept.job.claim:
                 owner = self._value(f"c:{before.job.claim}")
-                if owner == _raw(kept.job.submission):
+                if owner == raw(kept.job.submission):
                     yield "DEL", f"c:{before.job.claim}"
         for kept in written:
-            yield from self._put_job(kept, self._before.get(kept.job.submission))
+            parked = self.row(kept.job.submission) is not None
+            before = self._before.get(kept.job.submission)
+            yield from writes.of_job(before, kept, self.now, parked=parked, keep_us=self._keep_us)
 
-    def _put_job(self, kept: Kept, before: Kept | None) -> Iterable[tuple[Argument, ...]]:
-        job, submission = kept.job, _raw(kept.job.submission)
-        key = f"j:{job.submission}"
-        if kept != before:
-            yield "SET", key, value_of(kept, self.now)
-        if job.claim and (before is None or before.job.claim != job.claim):
-            yield "SET", f"c:{job.claim}", submission
-        if before is None or before.job.started_at != job.started_at:
-            yield "log", submission, job.started_at
-        parked = self.row(job.submission) is not None
-        if job.reap_at is None or parked:
-            yield "ZREM", "reap", submission
-        else:
-            yield "ZADD", "reap", job.reap_at, submission
-        keys = [key, f"s:{job.identity}", *([f"c:{job.claim}"] if job.claim else [])]
-        if job.status.over and not job.letter and not parked and job.keep_until is not None:
-            ttl = max((job.keep_until - self.now) // 1000, LEAST_MS)
-            yield from (("PEXPIRE", name, ttl) for name in keys)
-        else:
-            yield from (("PERSIST", name) for name in keys)
-        if job.trace_id != job.submission:
-            trace, lasts = f"t:{job.trace_id}", max((job.keep_until or 0) - self.now, self._keep_us) // 1000
-            if before is None:
-                yield "HSET", trace, f"j:{job.submission}", b""
-            yield "live", trace, lasts
-
-    def _row_writes(self) -> Iterable[tuple[Argument, ...]]:
+    def _row_writes(self) -> Iterable[Write]:
         for name, row in self._rows.items():
-            before = self._rows_before.get(name)
-            submission = _raw(name)
-            if row == before:
-                continue
-            if before is not None and (row is None or row.subject != before.subject):
-                yield "ZREM", f"b:{before.subject}", submission
-            if row is None:
-                yield "DEL", f"r:{name}"
-                yield "ZREM", "rows", submission
-                yield "ZREM", "due", submission
-                continue
-            yield "SET", f"r:{name}", codec.ROWS.encode(row)
-            yield "ZADD", "rows", row.parked_at, submission
-            yield "ZADD", "due", row.wake_at, submission
-            yield "ZADD", f"b:{row.subject}", row.parked_at, submission
+            yield from writes.of_row(name, self._rows_before.get(name), row)
 
-    def _step_writes(self) -> Iterable[tuple[Argument, ...]]:
-        for (scope, name), step in self._steps.items():
-            yield "HSET", f"s:{scope}", name, codec.step_value(step)
-        for scope, name in self._dropped:
-            yield "HDEL", f"s:{scope}", name
-        for scope in {scope for scope, _ in (*self._steps, *self._dropped)}:
-            yield "bump", f"s:{scope}"
-
-    def _letter_writes(self) -> Iterable[tuple[Argument, ...]]:
+    def _letter_writes(self) -> Iterable[Write]:
         for name, letter in self._letters.items():
-            before = self._letters_before.get(name)
-            if letter is None or letter == before:
-                continue
-            submission = _raw(name)
-            if before is not None and before.state is not letter.state:
-                yield "ZREM", f"ls:{before.state.value}", submission
-            if before is not None and before.group_id != letter.group_id:
-                yield "ZREM", f"lg:{before.group_id}", submission
-            yield "SET", f"l:{name}", codec.letter_value(letter)
-            for index in ("letters", f"ls:{letter.state.value}", f"lg:{letter.group_id}"):
-                yield "ZADD", index, letter.last_failed, submission
+            if letter is not None:
+                yield from writes.of_letter(self._letters_before.get(name), letter)
 
 
 def evolve_kept(kept: Kept, job: Job) -> Kept:
@@ -515,19 +477,6 @@ def home_of(entry: HistoryEntry) -> str:
     return f"g:{entry.group_id}" if entry.group_id else f"o:{entry.operation_id}"
 
 
-def chunk_value(chunk: Chunk) -> bytes:
-    """Pack events that are kept with their trace."""
-    return b"%d %d %d\n" % (chunk.first, chunk.count, chunk.recorded_at) + chunk.body
-
-
-def chunk_of(trace_id: str, name: str, value: bytes) -> Chunk:
-    """Unpack events that are kept with their trace."""
-    head, _, body = value.partition(b"\n")
-    first, count, recorded_at = map(int, head.split())
-    nonce = name[2:].rpartition(":")[0]
-    return Chunk(trace_id=trace_id, nonce=nonce, first=first, count=count, body=body, recorded_at=recorded_at)
-
-
 def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:
     """Return a hash by its fields."""
     return {name.decode("utf-8", "surrogatepass"): v for name, v in zip(found[::2], found[1::2], strict=True)}
@@ -535,10 +484,6 @@ def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:
 
 def _keys(kind: str, names: Iterable[bytes]) -> list[str]:
     return [kind + name.decode("utf-8", "surrogatepass") for name in names]
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _digest(value: bytes) -> str:

@@ -1,19 +1,18 @@
--- Close an attempt that is still the owner, and alone; else return what is known, for the rules to decide.
+-- Close an attempt that is still the owner, and alone; else return nothing.
 -- ARGV: clock, submission, guard, new guard, marks, keep, canvas, tail, body, claim, scope, reap, ttl, trace,
 --       count of steps, each step's id and value, count of blobs, each blob's reference and body.
 local now, submission, guard, claim, scope = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[10], P .. 's:' .. ARGV[11]
 local job = P .. 'j:' .. submission
 local before = redis.call('GET', job)
-local function decline() return look(now, submission, claim, '') end
-if not before or string.sub(before, 1, #guard) ~= guard then return decline() end
-if redis.call('EXISTS', P .. 'r:' .. submission) == 1 then return decline() end
+if not before or string.sub(before, 1, #guard) ~= guard then return {} end
+if redis.call('EXISTS', P .. 'r:' .. submission) == 1 then return {} end
 
 local settled, arg = {}, 15
 for i = 1, tonumber(ARGV[arg]) do settled[ARGV[arg + 1]] = ARGV[arg + 2]; arg = arg + 2 end
 local steps = redis.call('HGETALL', scope)
 for i = 1, #steps, 2 do
   -- A step that was begun, and of whose end this attempt does not tell.
-  if steps[i] ~= '' and string.sub(steps[i + 1], 1, 1) == 'c' and not settled[steps[i]] then return decline() end
+  if steps[i] ~= '' and string.sub(steps[i + 1], 1, 1) == 'c' and not settled[steps[i]] then return {} end
 end
 
 redis.call('SET', job, ARGV[4] .. ARGV[5] .. '\t' .. int(now) .. '\t' .. later(now, ARGV[6]) .. '\t'
@@ -28,9 +27,7 @@ if ttl ~= '' then
   if claim ~= '' then redis.call('PEXPIRE', P .. 'c:' .. claim, ttl) end
   if next(settled) or #steps > 0 then redis.call('PEXPIRE', scope, ttl) end
 end
-if ARGV[14] ~= '' then
-  local trace, lasts = ARGV[14], math.ceil(ARGV[6] / 1000)
-  for i = 1, tonumber(ARGV[arg + 1]) do put_blob(ARGV[arg + 2 * i], ARGV[arg + 2 * i + 1], trace, lasts) end
-  if redis.call('EXISTS', P .. 't:' .. trace) == 1 then live(P .. 't:' .. trace, lasts) end
-end
+local trace, lasts = ARGV[14], math.ceil(ARGV[6] / 1000)
+for i = 1, tonumber(ARGV[arg + 1]) do put_blob(ARGV[arg + 2 * i], ARGV[arg + 2 * i + 1], trace, lasts) end
+live(P .. 't:' .. trace, lasts)
 return {int(now)}

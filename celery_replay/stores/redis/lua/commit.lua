@@ -16,9 +16,25 @@ local CHECKS = {
   end,
 }
 
+local function trace_keys(trace)
+  local keys = {P .. 't:' .. trace}
+  for _, field in ipairs(redis.call('HKEYS', keys[1])) do
+    if string.sub(field, 1, 2) == 'x:' then keys[#keys + 1] = P .. field end
+  end
+  return keys
+end
+
 local COMMANDS = {
   log = function(submission, now) log(tonumber(now), submission) end,
-  live = function(key, ttl) live(P .. key, ttl) end,
+  live = function(key, ttl) live(P .. key, ttl, true) end,
+  of_trace = put_of_trace,
+  -- A trace with its large values: without an end while somebody has to decide about its job.
+  hold = function(trace)
+    for _, key in ipairs(trace_keys(trace)) do redis.call('PERSIST', key) end
+  end,
+  let_go = function(trace, ttl)
+    for _, key in ipairs(trace_keys(trace)) do live(key, ttl, true) end
+  end,
   bump = function(key) bump(P .. key) end,
   blob = put_blob,
   unblob = drop_blob,

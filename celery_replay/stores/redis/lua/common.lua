@@ -27,9 +27,13 @@ local function head(value)
   return fields
 end
 
--- Let a key live for another while, but never shorter than it would.
-local function live(key, ttl)
-  if redis.call('PTTL', key) < tonumber(ttl) then redis.call('PEXPIRE', key, ttl) end
+local function absent(key) return redis.call('EXISTS', key) == 0 end
+
+-- Let a key live for another while, but never shorter than it would. One that is fresh has no end yet; of another one
+-- without an end somebody wanted that.
+local function live(key, ttl, fresh)
+  local left = redis.call('PTTL', key)
+  if (left == -1 and fresh) or (left >= 0 and left < tonumber(ttl)) then redis.call('PEXPIRE', key, ttl) end
 end
 
 -- A hash's version: whoever decided by what it had finds out that it changed.
@@ -49,11 +53,19 @@ local function log(now, submission)
   end
 end
 
+local function put_of_trace(trace, field, value, ttl)
+  local key = P .. 't:' .. trace
+  local fresh = absent(key)
+  redis.call('HSET', key, field, value)
+  live(key, ttl, fresh)
+end
+
 local function put_blob(reference, body, trace, ttl)
-  redis.call('HSET', P .. 'x:' .. reference, '', body, 't:' .. trace, '')
-  live(P .. 'x:' .. reference, ttl)
-  redis.call('HSET', P .. 't:' .. trace, 'x:' .. reference, '')
-  live(P .. 't:' .. trace, ttl)
+  local key = P .. 'x:' .. reference
+  local fresh = absent(key)
+  redis.call('HSET', key, '', body, 't:' .. trace, '')
+  live(key, ttl, fresh)
+  put_of_trace(trace, 'x:' .. reference, '', ttl)
 end
 
 local function drop_blob(reference, trace)

@@ -15,9 +15,5 @@ redis.call('SET', job,
 if claim ~= '' then redis.call('SET', P .. 'c:' .. claim, submission) end
 log(now, submission)
 if ARGV[9] ~= '' then redis.call('ZADD', P .. 'reap', later(now, ARGV[9]), submission) end
-if ARGV[10] ~= '' then
-  local trace = P .. 't:' .. ARGV[10]
-  redis.call('HSET', trace, 'j:' .. submission, '')
-  live(trace, math.ceil(ARGV[6] / 1000))
-end
+if ARGV[10] ~= '' then put_of_trace(ARGV[10], 'j:' .. submission, '', math.ceil(ARGV[6] / 1000)) end
 return {at}
