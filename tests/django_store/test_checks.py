@@ -40,7 +40,8 @@ def databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
         ("django://big", []),
         ("django://nowhere", ["celery_replay.E004"]),
         ("memory://", []),
-        ("redis://localhost", ["celery_replay.E003"]),
+        ("redis://localhost", []),
+        ("mongodb://localhost", ["celery_replay.E003"]),
     ],
 )
 def test_the_stores_database_is_checked(databases: Any, settings: Any, store: str | None, ids: list[str]) -> None:
