@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
@@ -90,10 +91,11 @@ class _Tables:
         self.holdings: dict[str, Holding] = {}
         self.waiters: dict[str, Waiter] = {}
 
-    def line(self, resource: str) -> list[Row]:
+    def line(self, resource: str, limit: int, without: str = "") -> list[Row]:
         found = [waiter for waiter in self.waiters.values() if waiter.resource == resource]
-        rows = (self.rows.get(w.submission) for w in sorted(found, key=attrgetter("since", "submission")))
-        return [row for row in rows if row is not None and row.in_line]
+        names = (waiter.submission for waiter in sorted(found, key=attrgetter("since", "submission")))
+        rows = (self.rows.get(name) for name in names if name != without)
+        return list(islice((row for row in rows if row is not None and row.in_line), limit))
 
     def forgettable(self, now: Micros) -> list[Job]:
         past = [job for job in self.jobs.values() if job.keep_until is not None and job.keep_until <= now]
@@ -238,7 +240,7 @@ class _MemoryUnit(Unit):
         return sorted(found, key=attrgetter("resource"))
 
     def line(self, resource: str, without: str, limit: int) -> Sequence[Row]:
-        return [row for row in self._tables.line(resource) if row.submission != without][:limit]
+        return self._tables.line(resource, limit, without)
 
     def waits(self, submission: str) -> Sequence[str]:
         return sorted(w.resource for w in self._tables.waiters.values() if w.submission == submission)
@@ -396,7 +398,7 @@ class _MemoryReader(Reader):
         return sorted(found, key=attrgetter("grant"), reverse=True)
 
     def line(self, resource: str, limit: int) -> Sequence[Row]:
-        return self._tables.line(resource)[:limit]
+        return self._tables.line(resource, limit)
 
     def held_for(self, operation: str, limit: int) -> Sequence[Micros]:
         found = [h for h in self._tables.holdings.values() if (h.operation, h.end) == (operation, LeaseEnd.RELEASED)]

@@ -26,10 +26,6 @@ SMALL = {
         Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),)),
         Budget(crashes=0, lapses=0),
     ),
-    "two jobs of one resource that lapses": (
-        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),), ack=AckMode.EARLY),
-        Budget(crashes=0, lapses=1),
-    ),
     "two jobs of one key": (Setup(submissions=2, canvas=False), Budget(crashes=0, lapses=0)),
 }
 LARGE = {
@@ -55,6 +51,10 @@ LARGE = {
     "a failure, its replay and a crash": (
         Setup(replays=2, canvas=False),
         Budget(lapses=0, replays=2, endings=("fail", "ok")),
+    ),
+    "two jobs of one resource that lapses": (
+        Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),), ack=AckMode.EARLY),
+        Budget(crashes=0, lapses=1),
     ),
     "two jobs of one resource, a crash and a lapse": (
         Setup(submissions=2, keyed=False, canvas=False, whole=True, resources=(("r",),)),
