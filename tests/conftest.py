@@ -53,6 +53,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Before xdist reads the marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep modules together whose workers serve all of their tests; all others are dealt out one by one."""
     together = [item for item in items if item.path.parent.name in ("end_to_end", "inprocess")]
