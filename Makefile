@@ -27,7 +27,7 @@ PACKAGING := tests/packaging
 
 # Tests with workers mostly wait: two processes a core keep it busy. The tests' conftest says what stays together.
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --dist loadgroup --durations 10 --ignore=$(PACKAGING))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --durations 10 --ignore=$(PACKAGING))
 
 CHAOS := tests/end_to_end/test_chaos.py tests/django_store/test_kills.py
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_celery import (
@@ -25,6 +26,7 @@ from tests.support.counting_server import CountingServer
 from tests.support.local_nodes import LocalCeleryWorker, LocalServer, LocalWorker
 from tests.support.workers import Workers, worker_pool
 
+TOGETHER = ("tests/end_to_end/", "tests/inprocess/")
 _WORKERS = pytest.StashKey[Workers]()
 
 
@@ -53,17 +55,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Before xdist reads the marks.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest where several processes share the tests; small ones fill the rest."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(TOGETHER))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep modules together whose workers serve all of their tests; all others are dealt out one by one."""
-    together = [item for item in items if item.path.parent.name in ("end_to_end", "inprocess")]
-    for item in together:
-        item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    if getattr(config.option, "loadgroup", False):
-        # Those that take longest begin first, and small ones fill the rest.
-        chosen = set(together)
-        items[:] = [*together, *(item for item in items if item not in chosen)]
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
