@@ -25,13 +25,14 @@ _WINDOW_BITS = 12
 # What the values of finished jobs have in common, the most frequent at the end. Part of the format: never changed, only
 # added under another mark.
 _DICTIONARY = (
-    b'"retry_scheduled","note":"","late_acks_loss","celery_replay.refused","traceback","error":"","message":"",'
-    b'"reason":"","status":"fail",[1,"published",,0,"success"],"redelivered",[2,"received","step":"",'
-    b'{"v":1,"at":17,"events":[[1,"published",0,0,"success"],[2,"received",,0,"success"],[3,"started",,0,"success",'
-    b'{"celery":"5.7.0","kombu":"5.7.0","python":"3.13.1","code":"","acks_late":true,"reject_on_worker_lost":true,'
-    b'"max_retries":3,"argument_types":{"order_id":"int","self":"str"}}],,1,"success",{"},"success",{"duration_s":0.00'
-    b'[4,"succeeded",,0,"success",{"duration_ms":}]],"job":"","worker":"celery@/","key":"","fence":17}'
-    b'{"n":"","g":0,"e":17,"s":17,"a":1,"k":"late","w":"celery@","i":,"p":17,"h":"b1:","d":3660000000,"t":0,"o":"[1]}'
+    b'"retry_scheduled","note":"","late_acks_loss","celery_replay.refused","traceback","reason":"","redelivered",'
+    b'"status":"fail","step":"","error":"","message":"","b":"","c":"","g":1,"f":"{"type": "'
+    b'{"h":"b1:","e":17,"a":1,"k":"late","d":3660000000,"t":"{\\"","w":"celery@","i":1,"p":17,"s":17,"~":"c","n":"01",'
+    b'"C":[[0,1,5,17]],"+":[3]}\nj{"v":1,"at":17,"events":[[1,"published",0,0,"success"],[2,"received",1,0,"success"],'
+    b'[3,"started",2,0,"success",{"celery":"5.7.0","kombu":"5.7.0","python":"3.13.1","code":"","acks_late":true,'
+    b'"reject_on_worker_lost":true,"max_retries":3,"argument_types":{"order_id":"int","self":"str"}}],'
+    b'[4,"checked",3,1,"success",{"amount":1,"status":"paid"}],'
+    b'[5,"succeeded",4,0,"success",{"duration_s":0.0}]],"job":"","worker":"celery@","key":"","fence":17}'
 )
 
 

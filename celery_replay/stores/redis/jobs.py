@@ -109,6 +109,7 @@ def body(job: Job, chunks: Sequence[Chunk] = (), *, since: str = "") -> bytes:
         data["~"] = since
     if since == "c":
         data["n"] = job.nonce
+        del data["q"]  # it is `at`
     return _packed(job, data, parts, chunks)
 
 
@@ -144,6 +145,8 @@ def kept_of(submission: str, value: bytes) -> Kept:
             values[name] += int(at)
     if since == "o":
         values = {**dict.fromkeys(OPENED, int(at)), **values}
+    if since == "c":
+        values["closed_at"] = int(at)
     job = Job(
         **{"correlation_id": trace or submission, **values},
         submission=submission,
