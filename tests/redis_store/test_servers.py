@@ -7,9 +7,18 @@ import os
 import pytest
 import redis
 
-from celery_replay.exceptions import ConfigurationError, SchemaMismatch, StoreError, StoreUnavailable
-from celery_replay.states import Outcome, Verdict
+from celery_replay.clock import SECOND
+from celery_replay.dead_letters import Decision
+from celery_replay.exceptions import (
+    ConfigurationError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    TriageRefused,
+)
+from celery_replay.states import Outcome, Verb, Verdict
 from celery_replay.stores.redis import RedisStore
+from tests.conformance.world import Clock
 from tests.django_store.builders import ask, ending
 from tests.support.net import LOCALHOST
 from tests.support.redis_server import RedisServer
@@ -158,3 +167,28 @@ def test_a_server_that_does_not_answer_is_given_up_soon(private_redis: RedisServ
             store.open(ask())
         assert raised.value.sent
         store.close_connections()
+
+
+def test_a_clock_that_goes_back_loses_no_job_and_gives_no_fence_twice(clean_redis_url: str) -> None:
+    clock = Clock()
+    store = make_redis_store(clean_redis_url, clock)
+    fences = []
+    for name, ahead in (("first", 0), ("second", -3600), ("third", -1800), ("fourth", 60)):
+        clock.now += ahead * SECOND
+        of = ask(name, "key")
+        job = store.open(of).facts.job
+        assert job is not None
+        store.close(job, ending(of, Outcome.FAILED))
+        fences.append(job.fence)
+    assert fences == sorted(set(fences))
+    assert {job.submission for job in store.find_jobs()} == {"first", "second", "third", "fourth"}
+    store.close_connections()
+
+
+def test_a_refused_decision_costs_no_connection(private_store: RedisStore, server: redis.Redis) -> None:
+    runs(private_store)
+    before = server.info("stats")["total_connections_received"]
+    for _ in range(3):
+        with pytest.raises(TriageRefused):
+            private_store.decide("nobody", Decision(verb=Verb.NOTED, actor="ann"))
+    assert server.info("stats")["total_connections_received"] == before

@@ -1,4 +1,8 @@
-"""What is looked at once, before a process uses a server: is it ours to use, and does it keep what it is given?"""
+"""What is looked at once, before a process uses a server: is it ours to use, and does it keep what it is given?
+
+A server that was restarted or has failed over would be noticed here, by its run id, before it grants anything: so far
+nothing follows from that.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ...admission import Admission, Ask
 from ...clock import SECOND, Micros
-from ...exceptions import StoreError, StoreUnavailable
+from ...exceptions import ReplayError, StoreError, StoreUnavailable
 from ...lifecycle import Ending
 from ...records import Chunk, Job, StepRecord
 from ..base import Store
@@ -97,7 +97,8 @@ class RedisStore(Store):
             yield unit
             unit.finish()
             clean = True
-        except Contention:
+        except (Contention, ReplayError):
+            # The rules said no: no command is under way.
             clean = True
             raise
         except Refused as error:
