@@ -82,6 +82,8 @@ def pytest_runtest_makereport(
     workers = item.stash.get(_WORKERS, None)
     if report.failed and workers:
         report.sections.extend(workers.log_tails())
+    # What can't be encoded, such as a test's odd value in its log, would end a run that is shared among processes.
+    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
     return report
 
 
