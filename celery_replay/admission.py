@@ -74,6 +74,8 @@ class Admission(Change):
     """For FIRST_RESULT: the job whose result is returned."""
     behind: Place | None = None
     """For PARKED behind a lease: the resource."""
+    requeues: int = 0
+    """For RUN: how often in a row the body has given this message back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +316,8 @@ def _run(case: Case) -> Admission:
         row = None if early else evolve(row, subject=job.identity, wake_at=now + ask.lease_us, contended_since=None)
     places = tuple(leases.grant(place, job, ask.keep_us, now) for place in facts.places)
     facts = evolve(facts, job=job, row=row, places=places)
-    return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
+    given_back = case.facts.row.requeues if case.facts.row else 0
+    return evolve(_answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete), requeues=given_back)
 
 
 def _take_row(case: Case, row: Row) -> Facts:

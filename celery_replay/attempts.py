@@ -202,13 +202,13 @@ class Attempt:
             self.recorder.about["fence"] = self.job.fence
         if self.resources.names:
             self.resources.opened(admission, self.recorder)
-        self._recognise(admission.facts.row)
+        self._recognise(admission.requeues)
         return admission
 
-    def _recognise(self, row: Row | None) -> None:
+    def _recognise(self, requeues: int) -> None:
         """Note that the body gave this message back; for the broker, the one that comes now is a new one."""
-        if row is not None and row.requeues:
-            self.requeues = row.requeues
+        if requeues:
+            self.requeues = requeues
             self.request.delivery_info["redelivered"] = True
 
     def _ask(self) -> Ask:
@@ -289,6 +289,7 @@ class Attempt:
             failure_json=failure_json(failure) if failure else None,
             unsettled=bool(self.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
             unsure=self.unsure,
+            requeues=self.requeues,
             strike=outcome is Outcome.INTERRUPTED and by_its_own_hand(error),
             steps=tuple(self._steps),
             code_version=self.runtime.settings.code,

@@ -48,6 +48,8 @@ class Ending:
     """The attempt does not know whether the store ever opened it. Where that is not so, nothing is done."""
     strike: bool = False
     """INTERRUPTED by the body itself, which ended its process: it counts towards the poison cap."""
+    requeues: int = 0
+    """How often in a row the body has given this message back before."""
     steps: tuple[StepRecord, ...] = ()
     """Steps that were settled (or, without effect, given up) since the last flush."""
     code_version: str = ""
@@ -173,7 +175,7 @@ def _give_back(facts: Facts, ending: Ending, now: Micros) -> Facts:
     facts = park(facts, delivery, delivery.submission, Reason.REQUEUED, now, wake_at)
     row = facts.row
     assert row is not None
-    return evolve(facts, row=evolve(row, requeues=row.requeues + 1))
+    return evolve(facts, row=evolve(row, requeues=max(row.requeues, ending.requeues) + 1))
 
 
 def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from celery_replay.admission import admit
 from celery_replay.facts import Facts, advance_canvas
 from celery_replay.lifecycle import amend_failure, close, due, renew, step_back
 from celery_replay.records import Failure, Job, evolve
-from celery_replay.states import AckMode, LetterState, Outcome, Reason, RowStatus
+from celery_replay.states import AckMode, LetterState, Outcome, Reason, RowStatus, Verdict
 from tests.rules.builders import (
     EARLIER,
     ENDED,
     HANDED_OVER,
     LATER,
     NOW,
+    ask,
     delivery,
     ending,
     facts,
@@ -257,3 +259,13 @@ def test_a_failure_announced_after_success_is_an_amendment() -> None:
     assert (mine.status, mine.result_lost, mine.failure) == (Outcome.SUCCEEDED, True, "{}")
     failed = facts(job(status=Outcome.FAILED))
     assert amend_failure(failed, failure, "{}", NOW) == failed
+
+
+def test_what_was_acknowledged_early_and_given_back_is_counted_on() -> None:
+    given_back = row(status=RowStatus.SENT, requeues=2)
+    stored = facts(job(status=Outcome.REQUEUED, closed_at=EARLIER), row=given_back)
+    answer = admit(stored, ask(ack=AckMode.EARLY), NOW)
+    assert (answer.verdict, answer.facts.row, answer.requeues) == (Verdict.RUN, None, 2)
+    again = close(answer.facts, ending(Outcome.REQUEUED, nonce="new", requeues=answer.requeues), NOW)
+    assert again.facts.row is not None
+    assert again.facts.row.requeues == 3
