@@ -27,7 +27,7 @@ CASES = {
     "no tables": ("django", INSTALLED, "run `manage.py migrate django_celery_replay --database default`"),
     "not installed": ("django", INSTALLED[:1], "'django_celery_replay' is not in INSTALLED_APPS"),
     "no such database": ("django://rplay", INSTALLED, "database 'rplay', which is not in DATABASES"),
-    "no such store": ("redis://localhost", INSTALLED, 'use "django", "django://alias", "memory://"'),
+    "no such store": ("mongodb://localhost", INSTALLED, 'use "django", "django://alias", "redis://host/0"'),
 }
 
 
