@@ -230,7 +230,7 @@ class _MemoryUnit(Unit):
             for job in self._tables.jobs.values()
             if job.reap_at is not None and job.reap_at <= self.now and job.submission not in self._tables.rows
         ]
-        return sorted(due, key=lambda job: job.reap_at or 0)[:limit]
+        return sorted(due, key=lambda job: (job.reap_at or 0, job.submission))[:limit]
 
     def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
         return [self._tables.leases[name] for name in sorted(resources) if name in self._tables.leases]

@@ -210,7 +210,7 @@ class SqlUnit(Unit):
         """Read jobs of which nothing more will be heard."""
         parked = f"SELECT 1 FROM {ROWS.name} AS parked WHERE parked.submission = {JOBS.name}.submission"
         due = f"reap_at <= {self._sql.dialect.mark} AND NOT EXISTS ({parked})"
-        tail = f" WHERE {due} ORDER BY reap_at LIMIT {int(limit)}"
+        tail = f" WHERE {due} ORDER BY reap_at, submission LIMIT {int(limit)}"
         return [JOBS.read(row) for row in self._link.rows(self._sql.select(JOBS, (), tail), [self.now])]
 
     def leases(self, resources: Sequence[str]) -> Sequence[Lease]:

@@ -10,7 +10,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,10 @@ import pytest
 
 from celery_replay.records import Letter
 from celery_replay.replay.message import read
-from tests.end_to_end.apps.project import EFFECTS_TABLE, LEASE_TTL_S
+from tests.end_to_end.apps.project import EFFECTS_TABLE, LEASE_TTL_S, VISIBILITY_TIMEOUT_S
 from tests.end_to_end.chaos import Chaos
 from tests.end_to_end.conftest import StageMaker
-from tests.end_to_end.stage import Stage, references
+from tests.end_to_end.stage import Stage, references, wait_for
 from tests.support.redis_server import RedisServer
 from tests.support.versions import quick_redelivery
 
@@ -116,20 +116,27 @@ def _beat(ground: Ground, seed: int, names: Sequence[str] = ()) -> Rest:
     jobs = [(kind, reference, _seconds(kind, chance)) for kind, those in intents.items() for reference in those]
     chance.shuffle(jobs)
     copied, once = jobs[: EACH // 2], jobs[EACH // 2 :]
+    wanted = {(kind, reference) for kind, those in intents.items() for reference in those}
+    wanted |= {("after", reference) for _, reference in wanted}
+
+    def seen() -> Counter[tuple[str, str]]:
+        return Counter((kind, reference) for kind, reference, _ in _effects(stage) if (kind, reference) in wanted)
+
     try:
         stage.web(_publish, once)
         chaos.copies(lambda queue: stage.web(_publish, copied, queue), len(copied))
         chaos.beat(FAULTS, names=names)
+        # What a dead worker had taken, and nobody has begun, is seen nowhere until the broker brings it again.
+        with suppress(TimeoutError):
+            wait_for(lambda: wanted <= seen().keys(), "all effects", 4 * VISIBILITY_TIMEOUT_S)
         stage.settle(PATIENCE_S)
     finally:
         print(f"seed {seed}: " + "; ".join(chaos.done))  # noqa: T201 - shown with a failure
-    wanted = {(kind, reference) for kind, those in intents.items() for reference in those}
-    wanted |= {("after", reference) for _, reference in wanted}
-    seen = Counter((kind, reference) for kind, reference, _ in _effects(stage) if (kind, reference) in wanted)
+    effects = seen()
     return Rest(
         wanted=len(wanted),
-        lost=sorted(wanted - seen.keys()),
-        twice={effect: count for effect, count in seen.items() if count > 1 and effect[0] in ONCE},
+        lost=sorted(wanted - effects.keys()),
+        twice={effect: count for effect, count in effects.items() if count > 1 and effect[0] in ONCE},
         steps_back=_steps_back(stage),
     )
 

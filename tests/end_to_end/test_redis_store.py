@@ -83,9 +83,7 @@ def test_a_project_without_django_has_its_records_in_the_brokers_redis(
     wait_for(lambda: "dead_lettered" in {event.name for event in timeline(store, letter.trace_id)}, "its last event")
 
     # The steward of the worker that was killed had led, perhaps.
-    wait_for(lambda: store.overview().leader is not None, "the next leader")
-    status = replay(app, "status")
-    assert status["healthy"], status
+    status = wait_for(lambda: (found := replay(app, "status"))["healthy"] and found, "the next leader")
     assert status["store"] == f"{private_redis.url}, keys {{celery-replay}}:*"
     assert replay(app, "dlq", "list")["task_id"] == failed.id
     assert redis_app.modules.delay().get(timeout=30) == []

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
+from pathlib import Path
 from typing import Any
 
 from kombu import Exchange, Queue
+from kombu.transport import filesystem
+from kombu.utils.json import dumps
 
 from tests.end_to_end.apps.project import exists, make_app, post
 
+
+def _put_whole(channel: Any, queue: str, payload: Any, **_: Any) -> None:
+    """Let a message appear once it is written: kombu shows it before, and a worker that reads it then ends."""
+    message = Path(channel.data_folder_out, f"{time.monotonic_ns()}_{uuid.uuid4()}.{queue}.msg")
+    part = message.with_suffix(".part")
+    part.write_text(dumps(payload))
+    part.rename(message)
+
+
+filesystem.Channel._put = _put_whole
 app = make_app("brokers")
 _name = app.conf.task_default_queue
 _type = app.conf.get("test_exchange_type") or "direct"
