@@ -35,9 +35,9 @@ class Obstacle:
     """When that may be over without anybody saying so."""
 
 
-def taken(lease: Lease, submission: str, now: Micros) -> bool:
-    """Does another job have it? What an earlier attempt of the same one left is its own."""
-    return bool(lease.nonce) and lease.submission != submission and (lease.until or 0) > now
+def taken(lease: Lease, now: Micros) -> bool:
+    """Does an attempt have it? It may be of the same job: one that was given up as lost, and lives."""
+    return bool(lease.nonce) and (lease.until or 0) > now
 
 
 def obstacle(places: Sequence[Place], submission: str, since: Micros, now: Micros) -> Obstacle | None:
@@ -47,7 +47,7 @@ def obstacle(places: Sequence[Place], submission: str, since: Micros, now: Micro
         since: when the delivery first came for them.
     """
     for place in places:
-        lease, held = place.lease, taken(place.lease, submission, now)
+        lease, held = place.lease, taken(place.lease, now)
         ahead = [row for row in place.line if (row.contended_since or 0, row.submission) < (since, submission)]
         if held and not ahead:
             return Obstacle(place=place, wake_at=lease.until or now)
@@ -173,7 +173,7 @@ def force(place: Place, now: Micros) -> Place:
 def pass_on(place: Place, now: Micros) -> Place:
     """Call whoever is next in the line of a resource, if nobody has it."""
     lease, line = place.lease, place.line
-    if taken(lease, "", now):
+    if taken(lease, now):
         return place
     if line and line[0].status is RowStatus.PARKED:
         line = (released(line[0], now), *line[1:])

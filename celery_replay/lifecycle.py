@@ -232,10 +232,10 @@ def renew(
     places = leases.renewed(facts.places, nonce, lease_us, now)
     if job is None or places is None or not owns(job, nonce, claim, closing=True):
         return None
+    facts = evolve(facts, places=places)
     if job.status is Outcome.LOST:
-        # It may still close, while nobody else runs the job; but it keeps nobody from that any more.
         return facts
-    return evolve(facts, places=places, job=evolve(job, lease_until=now + lease_us, message=job.message or message()))
+    return evolve(facts, job=evolve(job, lease_until=now + lease_us, message=job.message or message()))
 
 
 def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros) -> Facts:

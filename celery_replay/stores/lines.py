@@ -43,7 +43,7 @@ def _place(unit: Unit, lease: Lease, submission: str, known: Collection[str]) ->
 
 def _silent_owner(unit: Unit, lease: Lease, submission: str) -> Job | None:
     """Find who will have lost the lease if it is taken now."""
-    if not lease.nonce or leases.taken(lease, "", unit.now) or lease.submission == submission:
+    if not lease.nonce or leases.taken(lease, unit.now) or lease.submission == submission:
         return None
     return owner_of(unit, lease)
 

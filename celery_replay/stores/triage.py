@@ -165,7 +165,7 @@ def _free_lease(unit: Unit, resource: str, actor: str, text: str, *, force: bool
     lease = place.lease
     if not lease.nonce:
         raise TriageRefused(f"nobody has {resource!r}")
-    alive = leases.taken(lease, "", unit.now)
+    alive = leases.taken(lease, unit.now)
     if alive and not force:
         raise TriageRefused(
             f"its holder is not known to be dead: it lapses at {as_datetime(lease.until or 0):%Y-%m-%d %H:%M:%S}Z "

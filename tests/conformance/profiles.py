@@ -8,7 +8,7 @@ COMMON = settings(deadline=None, print_blob=True, suppress_health_check=list(Hea
 DEFAULT = "replay"
 FAST_STORES = ("memory",)
 
-settings.register_profile(DEFAULT, COMMON, derandomize=True, max_examples=250, stateful_step_count=50)
+settings.register_profile(DEFAULT, COMMON, derandomize=True, max_examples=100, stateful_step_count=50)
 settings.register_profile("deep", COMMON, max_examples=20_000, stateful_step_count=80)
 
 

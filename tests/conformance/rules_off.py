@@ -224,7 +224,7 @@ def let_go(patch: pytest.MonkeyPatch, world: World) -> None:
 
 @_off
 def lease_lapses(patch: pytest.MonkeyPatch, world: World) -> None:
-    patch.setattr(leases, "taken", lambda lease, submission, now: bool(lease.nonce) and lease.submission != submission)
+    patch.setattr(leases, "taken", lambda lease, now: bool(lease.nonce))
 
 
 @_off
@@ -248,7 +248,7 @@ def all_or_none(patch: pytest.MonkeyPatch, world: World) -> None:
             return None
         job = admission._new_job(case, lease_until=case.now + case.ask.lease_us)
         places = tuple(
-            p if leases.taken(p.lease, "", case.now) else leases.grant(p, job, case.ask.keep_us, case.now)
+            p if leases.taken(p.lease, case.now) else leases.grant(p, job, case.ask.keep_us, case.now)
             for p in answer.facts.places
         )
         return replace(answer, facts=replace(answer.facts, places=places))

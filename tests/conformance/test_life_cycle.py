@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -99,6 +100,7 @@ class LifeCycle(RuleBasedStateMachine):
             note(f"{self._world.log[-1:]}")
 
 
+@pytest.mark.timeout(300)
 def test_any_order_of_events_keeps_the_properties_and_comes_to_rest(make_store: MakeStore, store_kind: str) -> None:
     machine = type("LifeCycleOnAStore", (LifeCycle,), {"make_store": staticmethod(make_store)})
     run_state_machine_as_test(machine, settings=profiles.for_store(store_kind))
