@@ -75,7 +75,7 @@ class Admission(Change):
     behind: Place | None = None
     """For PARKED behind a lease: the resource."""
     requeues: int = 0
-    """For RUN: how often in a row the body has given this message back."""
+    """How often in a row the body has given this message back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +269,7 @@ def _contended(case: Case) -> Admission | None:
         facts = leases.back_off(case.facts, ask.delivery, found, since, ask.nonce, now)
     else:
         facts = leases.line_up(case.facts, ask.delivery, found, since, now)
-    return evolve(_answer(case, Verdict.PARKED, Reason.LEASE_HELD, facts=facts), behind=found.place)
+    return _answer(case, Verdict.PARKED, Reason.LEASE_HELD, facts=facts, behind=found.place)
 
 
 _BEFORE_ADMITTANCE: tuple[Callable[[Case], Admission | None], ...] = (
@@ -316,8 +316,7 @@ def _run(case: Case) -> Admission:
         row = None if early else evolve(row, subject=job.identity, wake_at=now + ask.lease_us, contended_since=None)
     places = tuple(leases.grant(place, job, ask.keep_us, now) for place in facts.places)
     facts = evolve(facts, job=job, row=row, places=places)
-    given_back = case.facts.row.requeues if case.facts.row else 0
-    return evolve(_answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete), requeues=given_back)
+    return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
 
 
 def _take_row(case: Case, row: Row) -> Facts:
@@ -439,7 +438,7 @@ def _refuse(
         )
         facts = dead_letters.file(facts, drafted)
     unfiled = b"" if letter else ask.delivery.message()
-    return evolve(_answer(case, Verdict.REFUSED, reason, facts=facts), unfiled=unfiled)
+    return _answer(case, Verdict.REFUSED, reason, facts=facts, unfiled=unfiled)
 
 
 def refusal_json(reason: Reason) -> str:
@@ -483,20 +482,15 @@ def _ignore(case: Case, reason: Reason) -> Admission:
 
 
 def _answer(
-    case: Case,
-    verdict: Verdict,
-    reason: Reason | None,
-    *,
-    facts: Facts | None = None,
-    incomplete: bool = False,
-    source: Job | None = None,
+    case: Case, verdict: Verdict, reason: Reason | None, *, facts: Facts | None = None, **more: Any
 ) -> Admission:
-    after = facts or case.facts
+    """Answer; `more` are fields of `Admission` that this line alone has to tell."""
+    before, after = case.facts, facts or case.facts
     return Admission(
         facts=after,
-        ended=_deaths(case.facts, after, case.now),
+        ended=_deaths(before, after, case.now),
         verdict=verdict,
         reason=reason,
-        incomplete=incomplete,
-        source=source,
+        requeues=before.row.requeues if before.row else 0,
+        **more,
     )

@@ -202,14 +202,11 @@ class Attempt:
             self.recorder.about["fence"] = self.job.fence
         if self.resources.names:
             self.resources.opened(admission, self.recorder)
-        self._recognise(admission.requeues)
-        return admission
-
-    def _recognise(self, requeues: int) -> None:
-        """Note that the body gave this message back; for the broker, the one that comes now is a new one."""
-        if requeues:
-            self.requeues = requeues
+        if admission.requeues:
+            # The body gave this message back; for the broker, the one that comes now is a new one.
+            self.requeues = admission.requeues
             self.request.delivery_info["redelivered"] = True
+        return admission
 
     def _ask(self) -> Ask:
         policy, runtime, stamp, request = self.policy, self.runtime, self.stamp, self.request

@@ -8,7 +8,7 @@ import pytest
 
 from celery_replay.admission import Admission, admit
 from celery_replay.facts import Facts
-from celery_replay.states import OnIncomplete, Outcome, Reason, RowStatus, Verdict
+from celery_replay.states import AckMode, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 from tests.rules.builders import EARLIER, ENDED, HANDED_OVER, LATER, NOW, ask, facts, job, lapsed, row
 
 
@@ -256,3 +256,11 @@ def test_of_two_refusals_the_first_in_the_table_decides(
 def test_a_conflict_waits_for_the_end_of_the_attempt_in_flight() -> None:
     answer = opened(facts(holder=job("other", fingerprint="v1:aa")), fingerprint="v1:bb")
     assert answer.verdict is Verdict.PARKED
+
+
+@pytest.mark.parametrize("ack", [AckMode.LATE, AckMode.LATE_ACKS_LOSS])
+def test_an_attempt_whose_answer_was_lost_is_told_again_how_often_its_message_was_given_back(ack: AckMode) -> None:
+    stored = facts(lapsed(status=Outcome.REQUEUED), row=row(status=RowStatus.SENT, requeues=2))
+    first = admit(stored, ask(ack=ack), NOW)
+    again = admit(first.facts, ask(ack=ack), NOW)
+    assert [(answer.verdict, answer.requeues) for answer in (first, again)] == [(Verdict.RUN, 2)] * 2
