@@ -57,6 +57,28 @@ def prepared(canvas: Mapping[str, Any], encode: Encode) -> list[dict[str, Any]]:
     return [_message(first, rest, encode) for firsts in found for first, rest in firsts if frozen_id(first)]
 
 
+def content(args: Any, kwargs: Any, canvas: Mapping[str, Any], encode: Encode) -> dict[str, Any]:
+    """Write down what a kept message says, in its own encoding."""
+    content_type, content_encoding, payload = encode((args, kwargs, canvas))
+    bare, bodies = None, []
+    if content_type != JSON and any(canvas.values()):
+        # Of a body that is never decoded again nothing can be taken off later, and nothing taken out.
+        bare = as_text(encode((args, kwargs, dict.fromkeys(EMBEDDED)))[2])
+        bodies = prepared(canvas, encode)
+    return {
+        "body": as_text(payload),
+        "bare": bare,
+        **({"bodies": bodies} if bodies else {}),
+        "content_type": content_type,
+        "content_encoding": content_encoding,
+    }
+
+
+def as_text(payload: bytes | str) -> str:
+    """Write a payload so that JSON can hold it."""
+    return base64.b64encode(payload if isinstance(payload, bytes) else payload.encode()).decode()
+
+
 def of(message: bytes) -> list[Body]:
     """Read from a kept message which bodies do not run if its job fails."""
     try:
@@ -107,11 +129,6 @@ def _message(signature: Mapping[str, Any], rest: Sequence[Any], encode: Encode) 
         "chain": [*(options.get("chain") or ()), *reversed(rest)] or None,
         "chord": options.get("chord"),
     }
-    content_type, encoding, payload = encode((args, kwargs, canvas))
-    bare, bodies = None, []
-    if content_type != JSON and any(canvas.values()):
-        bare = _text(encode((args, kwargs, dict.fromkeys(EMBEDDED)))[2])
-        bodies = prepared(canvas, encode)
     queue = options.get("queue")
     return {
         "headers": {
@@ -124,10 +141,7 @@ def _message(signature: Mapping[str, Any], rest: Sequence[Any], encode: Encode) 
             "argsrepr": safe_text(repr(tuple(args)), 1024),
             "kwargsrepr": safe_text(repr(kwargs), 1024),
         },
-        "body": _text(payload),
-        "bare": bare,
-        "content_type": content_type,
-        "content_encoding": encoding,
+        **content(args, kwargs, canvas, encode),
         "exchange": str(options.get("exchange") or ""),
         "routing_key": str(options.get("routing_key") or (queue if isinstance(queue, str) else "")),
         "priority": options.get("priority"),
@@ -135,16 +149,11 @@ def _message(signature: Mapping[str, Any], rest: Sequence[Any], encode: Encode) 
         "reply_to": None,
         "compression": None,
         "properties": {},
-        **({"bodies": bodies} if bodies else {}),
     }
 
 
 def _listed(value: Any) -> list[Any]:
     return [value] if isinstance(value, Mapping) else list(value or ())
-
-
-def _text(payload: bytes | str) -> str:
-    return base64.b64encode(payload if isinstance(payload, bytes) else payload.encode()).decode()
 
 
 def unrun(body: Body, member: Job, now: Micros) -> Job:

@@ -12,11 +12,11 @@ from typing import Any
 
 from kombu import serialization as codecs
 
-from .chord_bodies import prepared
+from .chord_bodies import as_text, content
 from .clock import Micros
 from .logs import logger_of
 from .records import Row
-from .serialization import JSON, pack, unpack
+from .serialization import pack, unpack
 from .signatures import EMBEDDED
 from .stores.base import Store
 
@@ -60,23 +60,13 @@ def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[st
         headers["headers"] = nested
     encode = partial(codecs.dumps, serializer=_serializer(fields, serializer))
     canvas = {name: fields.get(name) for name in EMBEDDED}
-    content_type, content_encoding, payload = encode((tuple(args), dict(kwargs), canvas))
-    bare, bodies = None, []
-    if content_type != JSON and any(canvas.values()):
-        # Of a body that is never decoded again nothing can be taken off later, and nothing taken out.
-        bare = _text(encode((tuple(args), dict(kwargs), dict.fromkeys(EMBEDDED)))[2])
-        bodies = prepared(canvas, encode)
     info = fields.get("delivery_info") or {}
     return pack(
         {
             "v": 1,
             "task": task,
             "headers": headers,
-            "body": _text(payload),
-            "bare": bare,
-            **({"bodies": bodies} if bodies else {}),
-            "content_type": content_type,
-            "content_encoding": content_encoding,
+            **content(tuple(args), dict(kwargs), canvas, encode),
             "exchange": info.get("exchange") or "",
             "routing_key": info.get("routing_key") or "",
             "priority": info.get("priority"),
@@ -135,11 +125,7 @@ def _bytes(body: Any, encoding: str | None) -> bytes:
 
 def keep_raw(cover: Mapping[str, Any], body: bytes) -> bytes:
     """Pack a message as it was received, its body byte for byte."""
-    return pack({"v": 1, "task": {}, "bare": None, **cover, "body": _text(body)})
-
-
-def _text(payload: bytes | str) -> str:
-    return base64.b64encode(payload if isinstance(payload, bytes) else payload.encode()).decode()
+    return pack({"v": 1, "task": {}, "bare": None, **cover, "body": as_text(body)})
 
 
 def keeper(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> Callable[[], bytes]:
