@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
+from .. import leases
 from ..clock import Micros, as_datetime
 from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Lease, Letter, Row, StepRecord
 from ..replay.evidence import Evidence
@@ -240,7 +241,7 @@ def lease(record: Lease, usual: Micros | None, waiting: int, now: Micros) -> Fie
         "attempt": record.nonce,
         "trace_id": record.trace_id,
         "fence": record.fence,
-        "alive": held and (record.until or 0) > now,
+        "alive": leases.taken(record, now),
         "acquired_at": moment(record.acquired_at),
         "age": between(record.acquired_at, now) if held else None,
         "usual": None if usual is None else between(0, usual),

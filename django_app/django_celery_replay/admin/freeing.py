@@ -1,7 +1,8 @@
-"""A parked job sent before its time."""
+"""What somebody waits for, given free by a person: a parked job, or a resource."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -10,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
 from celery_replay.exceptions import TriageRefused
-from celery_replay.records import Row
+from celery_replay.records import Lease, Row
 from celery_replay.states import RowStatus
 
 from ..conf import store
@@ -24,16 +25,44 @@ FREE = (RowStatus.PARKED, RowStatus.RELEASED)
 
 def free(model_admin: Any, request: HttpRequest, object_id: str) -> HttpResponse:
     """Release a parked job; the steward sends it."""
+
+    def act(row: Row, text: str) -> str:
+        store().free(row.submission, actor(request), text)
+        return "It is released: the steward sends it at once, and its admission is asked anew."
+
+    return _confirmed(model_admin, request, object_id, ("Free a parked job", "free.html"), act)
+
+
+def release(model_admin: Any, request: HttpRequest, object_id: str) -> HttpResponse:
+    """Take a resource from a holder that has gone silent."""
+
+    def act(lease: Lease, text: str) -> str:
+        store().free_lease(lease.resource, actor(request), text)
+        return "It is free: the steward calls whoever is next."
+
+    return _confirmed(model_admin, request, object_id, ("Free a resource", "release.html"), act)
+
+
+def _confirmed(
+    model_admin: Any, request: HttpRequest, object_id: str, asks: tuple[str, str], act: Callable[[Any, str], str]
+) -> HttpResponse:
+    """Ask for a reason, then act on a record.
+
+    Args:
+        asks: the title and the template of the question.
+        act: takes the record and the reason; returns what to tell.
+    """
     model_admin.require(request, TRIAGE)
-    row: Row = model_admin.record(request, object_id)
+    record = model_admin.record(request, object_id)
     form = ReasonForm(request.POST if "confirmed" in request.POST else None)
     if not form.is_valid():
-        context = {**model_admin.context(request, "Free a parked job", row), "form": form}
-        return TemplateResponse(request, "admin/django_celery_replay/free.html", context)
+        title, template = asks
+        context = {**model_admin.context(request, title, record), "form": form}
+        return TemplateResponse(request, f"admin/django_celery_replay/{template}", context)
     try:
-        store().free(row.submission, actor(request), form.cleaned_data["text"])
+        done = act(record, form.cleaned_data["text"])
     except TriageRefused as refusal:
         messages.error(request, capfirst(said(refusal)))
     else:
-        messages.success(request, "It is released: the steward sends it at once, and its admission is asked anew.")
-    return HttpResponseRedirect(model_admin.url("change", model_admin.key(row)))
+        messages.success(request, done)
+    return HttpResponseRedirect(model_admin.url("change", model_admin.key(record)))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
+from django.http import HttpRequest
 from django.urls import URLPattern
-from django.utils.text import capfirst
 
-from celery_replay.exceptions import TriageRefused
+from celery_replay.leases import taken
 from celery_replay.records import Lease
 from celery_replay.stores.lease_looks import Holder
 
@@ -22,11 +20,10 @@ from ..tables import LEASES
 from ..text import token
 from . import histories
 from .display import NONE, column, dotted, label, lasting, moment, short_moment, shown, word
+from .freeing import release
 from .pages import RecordAdmin
-from .permissions import TRIAGE, actor, missing
+from .permissions import TRIAGE, missing
 from .reading import LINES, beginning, history, jobs_beginning, one
-from .revealing import ReasonForm
-from .troubles import said
 
 
 @admin.register(models.ResourceLease)
@@ -85,7 +82,7 @@ class ResourceLeaseAdmin(RecordAdmin):
     def details(self, request: HttpRequest, record: Lease) -> Mapping[str, Any]:
         """Return a lease's holder, its line, and its last holders."""
         found, now = store(), store().now()
-        alive = (record.until or 0) > now
+        alive = taken(record, now)
         usual = found.usual_hold(record.operation)
         state = label("good", "▶", "alive") if alive else label("fail", "✗", "has gone silent")
         held: list[tuple[str, object]] = [
@@ -131,20 +128,3 @@ class ResourceLeaseAdmin(RecordAdmin):
     def _job_link(self, submission: str) -> object:
         row = one(models.ProcessedJob, token(submission), "operation")
         return self.link(models.ProcessedJob, row.pk, shown(submission)) if row else shown(submission)
-
-
-def release(model_admin: Any, request: HttpRequest, object_id: str) -> HttpResponse:
-    """Take a resource from a holder that has gone silent."""
-    model_admin.require(request, TRIAGE)
-    lease: Lease = model_admin.record(request, object_id)
-    form = ReasonForm(request.POST if "confirmed" in request.POST else None)
-    if not form.is_valid():
-        context = {**model_admin.context(request, "Free a resource", lease), "form": form}
-        return TemplateResponse(request, "admin/django_celery_replay/release.html", context)
-    try:
-        store().free_lease(lease.resource, actor(request), form.cleaned_data["text"])
-    except TriageRefused as refusal:
-        messages.error(request, capfirst(said(refusal)))
-    else:
-        messages.success(request, "It is free: the steward calls whoever is next.")
-    return HttpResponseRedirect(model_admin.url("change", model_admin.key(lease)))
