@@ -26,12 +26,20 @@ class Pool(Generic[L]):
 
     Args:
         connect: opens one.
+        check: looks once, over the first one, whether the store can be used at all; raises where it can't.
         size: how many at most.
         patience: seconds that a thread waits for one.
     """
 
-    def __init__(self, connect: Callable[[], L], size: int = 4, patience: float = 30) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], L],
+        size: int = 4,
+        patience: float = 30,
+        check: Callable[[L], None] | None = None,
+    ) -> None:
         self._connect = connect
+        self._check = check
         self._size = size
         self._patience = patience
         self._inherited: list[L] = []
@@ -71,11 +79,22 @@ class Pool(Generic[L]):
 
     def _open(self) -> L:
         try:
-            link = self._connect()
+            link = self._checked(self._connect())
         except BaseException:
             self._return()
             raise
         self._links.add(link)
+        return link
+
+    def _checked(self, link: L) -> L:
+        check = self._check
+        if check is not None:
+            try:
+                check(link)
+            except BaseException:
+                link.close()
+                raise
+            self._check = None
         return link
 
     def give(self, link: L) -> None:

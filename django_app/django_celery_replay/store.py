@@ -49,8 +49,7 @@ class DjangoStore(Store):
     def __init__(self, alias: str = "", *, connections: int = 4, now: Callable[[], Micros] | None = None) -> None:
         self._alias = alias
         self._now = now
-        self._checked = False
-        self._pool: Pool[Link] = Pool(self._connect, connections)
+        self._pool: Pool[Link] = Pool(self._connect, connections, check=self._check)
 
     @cached_property
     def alias(self) -> str:
@@ -76,15 +75,11 @@ class DjangoStore(Store):
 
     def _connect(self) -> Link:
         link: Link = self._dialect.connect(self.alias)
-        if not self._checked:
-            try:
-                with link.connection.wrap_database_errors:
-                    schema.check(link, self._dialect, self.alias)
-            except BaseException:
-                link.close()
-                raise
-            self._checked = True
         return link
+
+    def _check(self, link: Link) -> None:
+        with link.connection.wrap_database_errors:
+            schema.check(link, self._dialect, self.alias)
 
     def close_connections(self) -> None:
         """Close the connections that nobody uses now."""

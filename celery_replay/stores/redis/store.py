@@ -58,8 +58,7 @@ class RedisStore(Store):
         self._evicting = evicting
         self._now = now
         self._make = address.connector(url, options)
-        self._checked = False
-        self._pool: Pool[Link] = Pool(self._connect, connections)
+        self._pool: Pool[Link] = Pool(self._connect, connections, check=self._check)
 
     @property
     def place(self) -> str:
@@ -69,14 +68,10 @@ class RedisStore(Store):
     def _connect(self) -> Link:
         link = Link(self._make(), self._prefix)
         link.connect()
-        if not self._checked:
-            try:
-                health.check(link, self.place, evicting=self._evicting)
-            except BaseException:
-                link.close()
-                raise
-            self._checked = True
         return link
+
+    def _check(self, link: Link) -> None:
+        health.check(link, self.place, evicting=self._evicting)
 
     def close_connections(self) -> None:
         """Close the connections that nobody uses now."""
