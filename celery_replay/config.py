@@ -127,6 +127,10 @@ def _broker_url(conf: Any) -> str:
     return str(url[0] if isinstance(url, (list, tuple)) else url)
 
 
+REDIS = ("redis", "rediss", "sentinel", "unix", "redis+socket", "socket", "valkey", "valkeys")
+"""Schemes of the URLs that lead to a Redis or Valkey server, as Celery and redis-py have them."""
+
+
 def broker_scheme(conf: Any) -> str:
     """Name the kind of broker that the worker's messages come from: "redis", "amqp", "sqs"."""
     return _broker_url(conf).partition(":")[0].partition("+")[0].lower()
@@ -203,10 +207,6 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-REDIS = ("redis", "rediss", "sentinel", "unix", "redis+socket", "socket", "valkey", "valkeys")
-"""Schemes of the URLs that lead to a Redis or Valkey server, as Celery and redis-py have them."""
-
-
 def is_redis(url: str) -> bool:
     """Does a URL lead to a Redis or Valkey server?"""
     scheme, mark, _ = url.partition("://")
@@ -244,7 +244,7 @@ def redelivery_us(conf: Any, settings: Settings) -> Micros:
     default, wait = settings.redelivery_deadline, 0.0
     if scheme == "sqs":
         default = 1800.0
-    elif scheme in ("redis", "rediss", "sentinel"):
+    elif scheme in REDIS:
         default, wait = 3600.0, restore_period(options)
     timeout = float(options.get("visibility_timeout") or default)
     return micros(timeout + max(wait + 10.0, timeout / 4))

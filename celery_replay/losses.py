@@ -178,14 +178,14 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
     if alive(job, now) and not ours:
         return None
     ended = (attempt_of(job, outcome, now),) if job.status is Outcome.OPEN else ()
-    job_message = job.message or b""
+    unfiled = job.message or news.message
     job = evolve(
         job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
     )
     facts = evolve(facts, job=evolve(job, canvas_advanced=True))
     replayed = job.original is not None
     facts = dead_letters.give_back(facts) if replayed else dead_letters.resolve(facts, str(outcome))
-    return Change(facts=facts, ended=ended, unfiled=job_message or news.message)
+    return Change(facts=facts, ended=ended, unfiled=unfiled)
 
 
 def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:

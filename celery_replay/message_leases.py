@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .config import broker_scheme
+from .config import REDIS, broker_scheme
 from .logs import logger_of
 from .signals import observe_failure
 
@@ -21,7 +21,7 @@ Renewal = Callable[[Any, Any], int]
 """Renews what a channel holds, asking through another one; returns how many messages."""
 
 _SQS_BATCH = 10
-_BY_TIMEOUT = {"redis", "rediss", "sentinel", "sqs"}
+_BY_TIMEOUT = {*REDIS, "sqs"}
 _BY_CONNECTION = {"amqp", "amqps", "pyamqp", "librabbitmq", "confluentkafka", "qpid"}
 _NEVER_BACK = {"memory", "filesystem", "sqlalchemy", "sqla", "mongodb", "zookeeper", "etcd", "consul", "pyro"}
 
