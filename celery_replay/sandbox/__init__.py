@@ -1,0 +1,11 @@
+"""A sandbox for replayed bodies: they run as they are, and nothing that they do reaches the outside.
+
+See the explanation of the sandbox in the docs for what each layer protects from, and what none does.
+"""
+
+from .audit import Blocked, doing
+from .child import run
+from .kernel import Layers, available, lock
+from .report import Output, Raised, Report
+
+__all__ = ["Blocked", "Layers", "Output", "Raised", "Report", "available", "doing", "lock", "run"]
