@@ -21,6 +21,7 @@ from ..losses import News
 from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
 from ..states import LeaseEnd, Outcome, Reason, RowStatus, StepState
 from . import lines
+from .archive import Backlog
 from .reading import Readable
 from .triage import Triage
 from .units import Contention, Unit, facts_of, save
@@ -78,6 +79,27 @@ class Store(Readable, Triage):
     @abstractmethod
     def close_connections(self) -> None:
         """Let go of connections; the next call opens new ones."""
+
+    def check(self) -> None:
+        """Try whether the store can be used.
+
+        Raises:
+            StoreUnavailable: not now.
+            ConfigurationError, SchemaMismatch: not until somebody mends that.
+        """
+        self.now()
+
+    def archive(self) -> int:
+        """Bring what people look at up to date: counters, a journal; return how much was done, 0 where nothing is."""
+        return self.count_up()
+
+    def backlog(self) -> Backlog | None:
+        """Say what waits to be told to a journal; None where there is none."""
+        return None
+
+    def troubles(self) -> Sequence[str]:
+        """Say what people should know who look after it."""
+        return ()
 
     def open(self, ask: Ask) -> Admission:
         """Ask whether a delivery may run; atomic, all or nothing."""
@@ -259,7 +281,7 @@ class Store(Readable, Triage):
                 return ()
             stood = unit.waits(news.submission) if facts.row is not None and facts.row.in_line else ()
             save(unit, facts, change)
-            called = _after_news(unit, facts, change.facts, stood)
+            called = _after_news(unit, news, facts, change.facts, stood)
             own = self._release(unit, news.submission)
             waiters = facts.job is not None and facts.job.waiters
             others = self._wake(unit, facts.job.identity) if facts.job and waiters else ()
@@ -282,6 +304,16 @@ class Store(Readable, Triage):
         """Delete one batch of records past their retention; return how many jobs went."""
         return self._atomically(lambda unit: unit.prune(limit))
 
+    def mark(self, name: str, at_least: Micros = 0) -> Micros:
+        """Raise a number that never sinks, if need be, and return what it was; 0 for one that nobody raised.
+
+        For another store that may forget what it knew, and must not go back behind this number then.
+        """
+        return self._atomically(lambda unit: unit.mark(name, at_least))
+
+    def keep_mark(self) -> None:
+        """Have another store remember how far this one may go meanwhile; the leading steward calls it in each round."""
+
     def now(self) -> Micros:
         """Read the store's clock."""
         return self._atomically(lambda unit: unit.now)
@@ -296,13 +328,14 @@ class Store(Readable, Triage):
         raise StoreUnavailable("the store is too contended; look for long transactions on its tables")
 
 
-def _after_news(unit: Unit, before: Facts, after: Facts, stood: Sequence[str]) -> Sequence[Row]:
+def _after_news(unit: Unit, news: News, before: Facts, after: Facts, stood: Sequence[str]) -> Sequence[Row]:
     """Free what a dead attempt had leased, and let those go on who stood behind a job that is over."""
     called: list[Row] = []
     job = before.job
-    # Not every news is about the attempt that has the job now.
     if job is not None and after.job not in (None, job) and after.job.lease_until is None:
-        called += lines.let_go(unit, job.submission, job.nonce, LeaseEnd.DIED)
+        # Not every news is about the attempt that has the job now.
+        end = LeaseEnd.DIED if losses.names(news, job) else LeaseEnd.LAPSED
+        called += lines.let_go(unit, job.submission, end)
     if stood and after.row is None:
         called += lines.pass_on(unit, stood, job.submission if job is not None else "")
     return called

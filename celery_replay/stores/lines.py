@@ -102,11 +102,12 @@ def called(before: Facts, after: Facts) -> Sequence[Row]:
     return list(found.values())
 
 
-def let_go(unit: Unit, submission: str, nonce: str, end: LeaseEnd) -> Sequence[Row]:
-    """End all leases of an attempt that is over; return who was called."""
-    held = [lease.resource for lease in unit.leases_of(submission) if lease.nonce == nonce]
+def let_go(unit: Unit, submission: str, end: LeaseEnd) -> Sequence[Row]:
+    """End all leases of a job that is over; return who was called."""
+    held = [lease.resource for lease in unit.leases_of(submission) if lease.nonce]
     places = places_of(unit, held, submission)
-    return save_all(unit, places, leases.let_go(places, nonce, end, unit.now))
+    after = leases.let_rest_go(places, submission, end, unit.now)
+    return save_all(unit, places, leases.still_in_line(after, unit.row(submission)))
 
 
 def pass_on(unit: Unit, resources: Sequence[str], submission: str) -> Sequence[Row]:

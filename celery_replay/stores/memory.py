@@ -28,7 +28,7 @@ from ..records import (
 )
 from ..states import LeaseEnd, LetterState, RowStatus
 from .base import Store
-from .reading import Look, Reader
+from .reading import Look, Position, Reader
 from .units import HOUR, Record, Unit
 
 R = TypeVar("R", Job, Letter, Group)
@@ -165,6 +165,10 @@ class _MemoryUnit(Unit):
             case Lease() | Holding() | Waiter():
                 self._put_of_leases(record)
 
+    def put_blobs(self, chunks: Sequence[Chunk]) -> None:
+        for reference, body in (blob for chunk in chunks for blob in chunk.blobs):
+            self._set(self._tables.blobs, reference, body)
+
     def _put_of_leases(self, record: Lease | Holding | Waiter) -> None:
         tables = self._tables
         match record:
@@ -255,6 +259,12 @@ class _MemoryUnit(Unit):
         self._set(self._tables.leads, name, (nonce, until))
         return True
 
+    def mark(self, name: str, at_least: Micros = 0) -> Micros:
+        _, was = self._tables.leads.get(name, ("", 0))
+        if at_least > was:
+            self._set(self._tables.leads, name, ("", at_least))
+        return was
+
     def prune(self, limit: int) -> int:
         tables = self._tables
         self._prune_leases(limit)
@@ -342,11 +352,13 @@ class _MemoryReader(Reader):
     def chunks(self, trace_id: str) -> Sequence[Chunk]:
         return [chunk for chunk in self._tables.chunks.values() if chunk.trace_id == trace_id]
 
-    def blob(self, reference: str) -> bytes | None:
-        return self._tables.blobs.get(reference)
+    def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
+        return {name: self._tables.blobs[name] for name in references if name in self._tables.blobs}
 
-    def rows(self, limit: int) -> Sequence[Row]:
-        return sorted(self._tables.rows.values(), key=lambda row: row.parked_at)[:limit]
+    def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
+        places = sorted((row.parked_at, row.submission) for row in self._tables.rows.values())
+        left = places if after is None else [place for place in places if place > after]
+        return [self._tables.rows[submission] for _, submission in left[:limit]]
 
     def letters(self, look: Look) -> Sequence[Letter]:
         meant = [

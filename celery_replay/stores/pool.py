@@ -49,7 +49,9 @@ class Pool(Generic[L]):
 
     def begin(self) -> None:
         """Begin without connections: when it is made, and in a forked child."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         self._idle: list[L] = []
         self._lent = 0
         # Kept for good: a driver that closed them would end the session of the parent process.
@@ -58,15 +60,11 @@ class Pool(Generic[L]):
 
     def take(self, fresh: bool = False) -> L:
         """Lend a connection; a fresh one where those at hand are not to be trusted."""
-        with self._changed:
+        with self._lock:
             if self._idle and not fresh:
                 self._lent += 1
                 return self._idle.pop()
-            if not self._changed.wait_for(lambda: self._lent < self._size, self._patience):
-                raise StoreUnavailable(
-                    f"all {self._size} connections of the store were busy for {self._patience:g} s; "
-                    "look for long transactions on its tables"
-                )
+            self._wait()
             stale = self._idle[:] if fresh else []
             if stale:
                 self._idle.clear()
@@ -76,6 +74,17 @@ class Pool(Generic[L]):
         for old in stale:
             old.close()
         return link or self._open()
+
+    def _wait(self) -> None:
+        self._waiting += 1
+        try:
+            if not self._changed.wait_for(lambda: self._lent < self._size, self._patience):
+                raise StoreUnavailable(
+                    f"all {self._size} connections of the store were busy for {self._patience:g} s; "
+                    "look for long transactions on its tables"
+                )
+        finally:
+            self._waiting -= 1
 
     def _open(self) -> L:
         try:
@@ -108,15 +117,16 @@ class Pool(Generic[L]):
         link.close()
 
     def _return(self, link: L | None = None) -> None:
-        with self._changed:
+        with self._lock:
             self._lent -= 1
             if link is not None:
                 self._idle.append(link)
-            self._changed.notify()
+            if self._waiting:
+                self._changed.notify()
 
     def close(self) -> None:
         """Close what is not lent."""
-        with self._changed:
+        with self._lock:
             idle, self._idle = self._idle, []
             self._links.difference_update(idle)
         for link in idle:

@@ -37,6 +37,14 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """A while for which a store that may have lost what it knew gives nobody a resource who does not have it."""
+
+    since: Micros
+    until: Micros
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
     """A store at one glance."""
 
@@ -51,10 +59,16 @@ class Overview:
     leader: str | None
     """The nonce of the steward that leads now."""
     leads_until: Micros | None
+    paused: Pause | None = None
+    """Resources are given to nobody now."""
 
 
 class Reader(LeaseReader, ABC):
     """Looks without locking."""
+
+    def pause(self) -> Pause | None:
+        """Return when resources were given to nobody the last time; None for a store that forgets nothing."""
+        return None
 
     @abstractmethod
     def job(self, submission: str) -> Job | None:
@@ -97,12 +111,12 @@ class Reader(LeaseReader, ABC):
         """Return a trace's events."""
 
     @abstractmethod
-    def blob(self, reference: str) -> bytes | None:
-        """Return a large value."""
+    def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
+        """Return large values by their references; those that there are."""
 
     @abstractmethod
-    def rows(self, limit: int) -> Sequence[Row]:
-        """Return parked deliveries, oldest first."""
+    def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
+        """Return parked deliveries, oldest first; only those after a position, if one is given."""
 
     @abstractmethod
     def letters(self, look: Look) -> Sequence[Letter]:
@@ -251,13 +265,31 @@ class Readable(LeaseLooks):
 
     def blob(self, reference: str) -> bytes | None:
         """Return a large value that an event refers to."""
-        with self._read() as reader:
-            return reader.blob(reference)
+        return self.blobs([reference]).get(reference)
 
-    def rows(self, limit: int = 100) -> Sequence[Row]:
-        """Return parked deliveries, oldest first."""
+    def blobs(self, references: Iterable[str]) -> Mapping[str, bytes]:
+        """Return large values by their references; those that there are."""
+        found: dict[str, bytes] = {}
         with self._read() as reader:
-            return reader.rows(limit)
+            for some in _batches(references):
+                found.update(reader.blobs(some))
+        return found
+
+    def rows(self, limit: int = 100, *, after: Position | None = None) -> Sequence[Row]:
+        """Return parked deliveries, oldest first.
+
+        Args:
+            after: the last row of the page before this one: its `parked_at` and `submission`.
+        """
+        with self._read() as reader:
+            return reader.rows(limit, after)
+
+    def every_row(self) -> Iterator[Row]:
+        """Yield parked deliveries page by page, oldest first."""
+        after: Position | None = None
+        while page := self.rows(_BATCH, after=after):
+            yield from page
+            after = page[-1].parked_at, page[-1].submission
 
     def letters(
         self,
@@ -361,6 +393,7 @@ class Readable(LeaseLooks):
             oldest = reader.rows(1)
             lead = reader.lead(leads)
             leader, until = lead if lead is not None and lead[1] > now else (None, None)
+            pause = reader.pause()
             return Overview(
                 now=now,
                 bound=bound,
@@ -369,6 +402,7 @@ class Readable(LeaseLooks):
                 parked_since=oldest[0].parked_at if oldest else None,
                 leader=leader,
                 leads_until=until,
+                paused=pause if pause is not None and pause.until > now else None,
             )
 
 

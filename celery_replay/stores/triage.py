@@ -30,13 +30,21 @@ class Triage(ABC):
     def _atomically(self, step: Callable[[Unit], T]) -> T:
         """Run a step as one, again where others got in its way."""
 
+    def _act(self, submission: str, step: Callable[[Unit], T]) -> T:
+        """Carry out what a person decided, as one step.
+
+        Args:
+            submission: of the dead letter that it is about, if it is about one.
+        """
+        return self._atomically(step)
+
     def decide(self, submission: str, decision: Decision) -> Letter:
         """Apply a decision to a dead letter, and return it as it is now.
 
         Raises:
             TriageRefused: there is none, its state does not allow that, or it changed since the decider looked.
         """
-        return self._atomically(lambda unit: _decide(unit, submission, decision))
+        return self._act(submission, lambda unit: _decide(unit, submission, decision))
 
     def begin_replay(self, submission: str, decision: Decision, message: bytes, at: Micros | None = None) -> Row:
         """Decide to replay a dead letter, and put the replay's message where the dispatcher finds it.
@@ -70,7 +78,7 @@ class Triage(ABC):
             unit.put(row)
             return row
 
-        return self._atomically(step)
+        return self._act(submission, step)
 
     def stop_replay(self, submission: str, decision: Decision) -> Letter:
         """Call a replay off that nobody published yet.
@@ -90,7 +98,7 @@ class Triage(ABC):
                 unit.drop(row)
             return after
 
-        return self._atomically(step)
+        return self._act(submission, step)
 
     def free(self, submission: str, actor: str, text: str) -> Row:
         """Release a parked job before its time; OPEN still decides, and may park it again.
@@ -110,7 +118,7 @@ class Triage(ABC):
             unit.put(dead_letters.entry(decision, unit.now, submission=submission))
             return freed
 
-        return self._atomically(step)
+        return self._act("", step)
 
     def free_lease(self, resource: str, actor: str, text: str, *, force: bool = False) -> tuple[Lease, Sequence[Row]]:
         """Take a resource from a holder that is dead; it is written down who did so, and why.
@@ -125,7 +133,7 @@ class Triage(ABC):
         Raises:
             TriageRefused: nobody has it, or the holder is not known to be dead.
         """
-        return self._atomically(lambda unit: _free_lease(unit, resource, actor, text, force=force))
+        return self._act("", lambda unit: _free_lease(unit, resource, actor, text, force=force))
 
     def erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
         """Erase a person's data from all that is kept of a job that ended; return what stays of the job.
@@ -138,7 +146,7 @@ class Triage(ABC):
         Raises:
             TriageRefused: it has not ended, its message is still needed, or there is none.
         """
-        return self._atomically(lambda unit: _erase(unit, submission, decision, strip))
+        return self._act("", lambda unit: erase_now(unit, submission, decision, strip))
 
     def note_group(self, group_id: str, decision: Decision) -> None:
         """Write a note about a whole group."""
@@ -157,7 +165,7 @@ class Triage(ABC):
             for submission, decision in decided:
                 unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
 
-        self._atomically(step)
+        self._act("", step)
 
 
 def _free_lease(unit: Unit, resource: str, actor: str, text: str, *, force: bool) -> tuple[Lease, Sequence[Row]]:
@@ -192,14 +200,28 @@ def _decide(unit: Unit, submission: str, decision: Decision) -> Letter:
     return after
 
 
-def _erase(unit: Unit, submission: str, decision: Decision, strip: Strip) -> Job:
+def erase_now(unit: Unit, submission: str, decision: Decision, strip: Strip) -> Job:
+    """Erase what one store has of a job that ended.
+
+    Raises:
+        TriageRefused: it has not ended, its message is still needed, or there is none.
+    """
     job, letter = unit.job(submission), unit.letter(submission)
     row = unit.row(submission)
     waited_for = job is not None and bool(unit.rows_behind(job.identity, _WAITING, 1)) and row is None
     refusal = tombstones.refusal(job, row, letter, unit.now, waited_for=waited_for)
     if job is None or refusal:
         raise TriageRefused(refusal)
-    steps, history = unit.steps(job.identity), unit.history(submission)
+    erase_records(unit, job, strip)
+    group_id = letter.group_id if letter is not None else ""
+    unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
+    return tombstones.of_job(job)
+
+
+def erase_records(unit: Unit, job: Job, strip: Strip) -> None:
+    """Erase a job's data from its records; no matter whether some of it was erased before."""
+    submission = job.submission
+    letter, steps, history = unit.letter(submission), unit.steps(job.identity), unit.history(submission)
     unit.put(tombstones.of_job(job))
     if letter is not None:
         unit.put(tombstones.of_letter(letter))
@@ -207,12 +229,9 @@ def _erase(unit: Unit, submission: str, decision: Decision, strip: Strip) -> Job
         unit.put(tombstones.of_step(step))
     for entry in history:
         unit.put(tombstones.of_entry(entry))
-    group_id = letter.group_id if letter is not None else ""
-    unit.put(dead_letters.entry(decision, unit.now, submission=submission, group_id=group_id))
     _erase_events(unit, job, strip)
     unit.forget_leases(submission)
     unit.silence(submission)
-    return tombstones.of_job(job)
 
 
 def _erase_events(unit: Unit, job: Job, strip: Strip) -> None:

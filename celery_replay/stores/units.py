@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from .. import chord_bodies, dead_letters
 from ..clock import SECOND, Micros
 from ..exceptions import ConfigurationError
-from ..facts import Change, Facts
+from ..facts import CALM, Caution, Change, Facts
 from ..records import (
     AttemptRecord,
     Chunk,
@@ -23,7 +23,7 @@ from ..records import (
     Waiter,
     evolve,
 )
-from ..states import RowStatus
+from ..states import RowStatus, StepState
 from . import lines
 
 HOUR: Micros = 3600 * SECOND
@@ -41,6 +41,13 @@ class Unit(ABC):
 
     now: Micros
     """The store's clock."""
+    caution: Caution = CALM
+    """What is to be heeded since the store may have lost what it knew."""
+
+    @property
+    def changes(self) -> Collection[str]:
+        """What a journal has to be told of this step, by name, once it has ended."""
+        return ()
 
     def prepare(  # noqa: B027 - where a look costs little
         self, submission: str, claim: str | None, original: str | None, resources: Sequence[str]
@@ -119,6 +126,10 @@ class Unit(ABC):
     def lead(self, name: str, nonce: str, until: Micros) -> bool:
         """Take or keep a store-wide lease, if it is free, lapsed or already `nonce`'s."""
 
+    def mark(self, name: str, at_least: Micros = 0) -> Micros:
+        """Raise a number that never sinks, if need be, and return what it was; 0 for one that nobody raised."""
+        raise ConfigurationError("this store keeps no marks of another one")
+
     @abstractmethod
     def prune(self, limit: int) -> int:
         """Delete up to `limit` jobs past their `keep_until`, and what hangs on them; not those with open letters."""
@@ -167,6 +178,37 @@ class Unit(ABC):
         for chunk in chunks:
             self.put(chunk)
 
+    # What a journal is told: records as the ledger has them, whatever is there. For backends that can be a journal.
+
+    def letters(self, submissions: Sequence[str]) -> Sequence[Letter]:
+        """Return the dead letters that there are of these submissions."""
+        return [letter for letter in map(self.letter, submissions) if letter is not None]
+
+    def put_all(self, records: Sequence[Record]) -> None:
+        """Write records of one kind as they are, whatever is there; a key goes from whoever had it to the given job."""
+        for record in records:
+            holder = self.holder(record.claim) if isinstance(record, Job) and record.claim else None
+            if holder is not None and holder.submission != record.submission:  # type: ignore[union-attr]
+                self.put(evolve(holder, claim=None))
+            self.put(record)
+
+    def put_blobs(self, chunks: Sequence[Chunk]) -> None:
+        """Write the large values of events, and not these."""
+        raise NotImplementedError
+
+    def drop_rows(self, submissions: Sequence[str]) -> None:
+        """Delete the rows of the parking lot that these submissions may have."""
+        for row in map(self.row, submissions):
+            if row is not None:
+                self.drop(row)
+
+    def drop_claimed(self, scopes: Sequence[str]) -> None:
+        """Delete the steps of these keys and submissions that were begun and not settled."""
+        for scope in scopes:
+            for step in self.steps(scope):
+                if step.state is StepState.CLAIMED:
+                    self.drop(step)
+
 
 def facts_of(
     unit: Unit,
@@ -195,7 +237,13 @@ def facts_of(
         holder = unit.job(original)
     if holder is not None and holder.submission == submission:
         holder = None
-    facts = Facts(job=job, holder=holder, row=unit.row(submission), letter=unit.letter(original or submission))
+    facts = Facts(
+        job=job,
+        holder=holder,
+        row=unit.row(submission),
+        letter=unit.letter(original or submission),
+        caution=unit.caution,
+    )
     if not resources:
         return facts
     known = frozenset(found.submission for found in (job, holder) if found is not None)

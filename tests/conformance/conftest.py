@@ -15,9 +15,9 @@ from celery_replay.stores.base import Store
 from celery_replay.stores.memory import MemoryStore
 from tests.conformance import profiles
 from tests.conformance.world import Clock, MakeStore
-from tests.support import redis_stores
+from tests.support import journaled_stores, redis_stores
 
-KINDS = ("memory", "redis", "valkey", "sqlite", "postgresql", "mariadb")
+KINDS = ("memory", "redis", "valkey", "sqlite", "postgresql", "mariadb", "journaled")
 SHARED = KINDS[1:]
 """Those that other threads and processes can use at the same time."""
 URLS = {
@@ -26,6 +26,7 @@ URLS = {
     "sqlite": "sqlite_url",
     "postgresql": "postgres_dsn",
     "mariadb": "mariadb_url",
+    "journaled": "redis_url",
 }
 
 if settings.get_current_profile_name() != "deep":
@@ -51,6 +52,11 @@ def make_store(
     if store_kind in ("redis", "valkey"):
         yield partial(redis_stores.make_redis_store, url)
         redis_stores.close_stores(url)
+        return
+    if store_kind == "journaled":
+        with django_db_blocker.unblock():
+            yield partial(journaled_stores.make_journaled_store, url, request.getfixturevalue("sqlite_url"))
+            journaled_stores.close_stores(url)
         return
     with django_db_blocker.unblock():
         from tests.support.django_stores import close_stores, make_django_store

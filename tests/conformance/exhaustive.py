@@ -188,7 +188,7 @@ def clone(world: World) -> World:
     ]
     for name in ("to_publish", "to_mark", "news", "log", "violations"):
         setattr(twin, name, list(getattr(world, name)))
-    for name in ("uncertain_count", "unseen", "canvas_lost", "died", "published"):
+    for name in ("uncertain_count", "unseen", "canvas_lost", "died", "given_up", "published"):
         setattr(twin, name, set(getattr(world, name)))
     twin.owners, twin.fences = dict(world.owners), dict(world.fences)
     twin.leased = world.leased.copy()

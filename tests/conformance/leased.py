@@ -92,6 +92,9 @@ def at_rest(world: World) -> Iterator[str]:
     """Yield what is broken once nothing moves any more."""
     for lease in world.store.leases():
         job = world.job(lease.submission)
+        if lease.submission in world.given_up:
+            # Its attempt lived on as its job was withdrawn: it lets go itself, or its lease lapses.
+            continue
         if job is None or job.status.ended or job.status.handed_over:
             yield f"L6: {lease.resource} stays with {lease.submission}, which is over"
     for name in {name for submission in world.submissions for name in world.resources_of(submission)}:

@@ -1,4 +1,7 @@
-"""How hard Hypothesis tries: quick and always the same by default; `--hypothesis-profile=deep` for long runs."""
+"""How hard Hypothesis tries: quick by default; `--hypothesis-profile=deep` for long runs.
+
+The quick profile is the same wherever the same modules are loaded: Hypothesis draws on their constants.
+"""
 
 from __future__ import annotations
 

@@ -7,11 +7,13 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any
 
 import redis
 
 from celery_replay.stores.base import Store
+from celery_replay.stores.journaled import JournaledStore
 from celery_replay.stores.memory import MemoryStore
 from celery_replay.stores.redis import RedisStore
 from celery_replay.stores.redis.codec import unpack
@@ -35,6 +37,9 @@ def _texts(store: Store) -> Iterator[tuple[str, str]]:
 def _rows(store: Store) -> Iterator[tuple[str, Any]]:
     if isinstance(store, MemoryStore):
         return _in_memory(store)
+    if isinstance(store, JournaledStore):
+        store.count_up()
+        return chain(_rows(store.ledger), _rows(store.journal))
     return _in_redis(store) if isinstance(store, RedisStore) else _in_database(store)
 
 

@@ -9,8 +9,8 @@ from celery_replay.clock import Micros
 from tests.conformance.properties import at_rest
 from tests.conformance.world import World
 
-MOVES = 400
-"""More than any world needs; beyond it something goes round for ever."""
+MOVES = 600
+"""More than any world needs, even where jobs back off; beyond it something goes round for ever."""
 
 
 class GoesRound(AssertionError):

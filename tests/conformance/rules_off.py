@@ -195,6 +195,8 @@ def letter_once(patch: pytest.MonkeyPatch, world: World) -> None:
         return change
 
     patch.setattr(losses, "hear", each_announcement)
+    # What was done is done: of its own that would keep such a letter resolved.
+    patch.setattr(dead_letters, "_WELL", ())
 
 
 @_off
@@ -231,8 +233,8 @@ def lease_lapses(patch: pytest.MonkeyPatch, world: World) -> None:
 def fences_rise(patch: pytest.MonkeyPatch, world: World) -> None:
     grant = leases.grant
 
-    def by_the_clock(place: Place, job: Job, keep_us: Micros, now: Micros) -> Place:
-        given = grant(place, job, keep_us, now)
+    def by_the_clock(place: Place, job: Job, keep_us: Micros, now: Micros, floor: Micros = 0) -> Place:
+        given = grant(place, job, keep_us, now, floor)
         return replace(given, lease=replace(given.lease, fence=now))
 
     patch.setattr(leases, "grant", by_the_clock)

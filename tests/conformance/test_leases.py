@@ -46,6 +46,20 @@ def waits(store: Store, clock: Clock, submission: str, *resources: str, **questi
     return answer
 
 
+def beats(store: Store, job: Job, *resources: str) -> bool:
+    pulse = Pulse(submission=job.submission, nonce=job.nonce, claim=None, lease_us=LEASE, resources=resources)
+    return not store.renew([pulse])
+
+
+def given_up(store: Store, clock: Clock, submission: str, *resources: str) -> Job:
+    """Run a job that is taken for lost, and lives."""
+    job = runs(store, submission, *resources, worker="w", pid=1)
+    clock.now += 600 * SECOND
+    assert store.reap() == 1
+    assert beats(store, job, *resources)
+    return job
+
+
 def names(rows: Sequence[Row]) -> list[str]:
     return [row.submission for row in rows]
 
@@ -226,8 +240,7 @@ def test_who_lost_a_lease_has_lost_the_job(store: Store, clock: Clock) -> None:
     zombie = runs(store, "a", "r", "s")
     clock.now += LEASE
     runs(store, "b", "r")
-    pulse = Pulse(submission="a", nonce=zombie.nonce, claim=None, lease_us=LEASE, resources=("r", "s"))
-    assert store.renew([pulse]) == {zombie.nonce}
+    assert not beats(store, zombie, "r", "s")
     assert claims(store, zombie)[0] is False
     assert [attempt.outcome for attempt in store.attempts("a")] == [Outcome.LOST]
     accepted, _ = store.close(
@@ -265,6 +278,42 @@ def test_news_of_a_death_frees_its_resources_at_once(store: Store, clock: Clock)
     assert names(store.hear(news(submission="a"))) == ["b"]
     runs(store, "b", "r")
     assert [holding.end for holding in store.holdings("r")] == [LeaseEnd.DIED]
+
+
+def test_news_of_another_delivery_leaves_a_living_attempt_its_resources(store: Store, clock: Clock) -> None:
+    job = given_up(store, clock, "a", "r")
+    store.hear(news(submission="a", worker="another", reason=Reason.REVOKED))
+    assert stored(store, "a").status is Outcome.REVOKED
+    waits(store, clock, "b", "r")
+    assert not beats(store, job, "r")
+    assert names(closes(store, job, "r", outcome=Outcome.REFUSED)) == ["b"]
+
+
+def test_an_end_that_another_delivery_brings_leaves_a_living_attempt_its_resources(store: Store, clock: Clock) -> None:
+    given_up(store, clock, "a", "r")
+    assert opens(store, "a", "r", nonce="later", expires_at=clock.now).reason is Reason.EXPIRED
+    waits(store, clock, "b", "r")
+
+
+def test_a_job_that_lost_one_lease_leaves_the_others_when_it_is_over(store: Store, clock: Clock) -> None:
+    runs(store, "a", "r", "s")
+    clock.now += LEASE
+    runs(store, "b", "s")
+    store.hear(news(submission="a", worker="another", reason=Reason.REVOKED))
+    assert [lease.resource for lease in store.leases()] == ["s"]
+
+
+@pytest.mark.parametrize("how", ["closes", "dies"])
+def test_a_later_delivery_of_the_same_job_keeps_its_place_when_the_lost_attempt_ends(
+    store: Store, clock: Clock, how: str
+) -> None:
+    job = given_up(store, clock, "a", "r")
+    waits(store, clock, "a", "r", generation=1)
+    if how == "closes":
+        closes(store, job, "r", outcome=Outcome.REQUEUED)
+    else:
+        store.hear(news(submission="a", reason=Reason.REVOKED))
+    waits(store, clock, "b", "r")
 
 
 def test_a_revoked_job_leaves_the_line(store: Store, clock: Clock) -> None:

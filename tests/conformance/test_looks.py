@@ -129,6 +129,23 @@ def test_whom_parked_jobs_wait_for_is_found_by_key_and_by_submission(store: Stor
     assert store.owners([]) == {}
 
 
+def test_pages_show_every_parked_job_once_though_many_came_at_the_same_time(store: Store, clock: Clock) -> None:
+    runs(store, "owner")
+    for moment in range(2):
+        for number in range(3):
+            opens(store, f"w{moment}{number}")
+        clock.now += SECOND
+    wanted = [f"w{moment}{number}" for moment in range(2) for number in range(3)]
+    for size in (1, 2, 4):
+        found: list[str] = []
+        after = None
+        while page := store.rows(size, after=after):
+            found += names(page)
+            after = page[-1].parked_at, page[-1].submission
+        assert found == wanted
+    assert names(store.every_row()) == wanted
+
+
 def test_a_glance_at_an_empty_store_finds_nothing(store: Store, clock: Clock) -> None:
     glance = store.overview()
     assert (glance.open_letters, glance.parked, glance.parked_since, glance.leader) == (0, 0, None, None)

@@ -8,6 +8,7 @@ from celery_replay.clock import SECOND
 from celery_replay.records import Chunk, Failure
 from celery_replay.states import AckMode, LetterState, OnIncomplete, Outcome, Reason, StepState, Verdict
 from celery_replay.stores.base import Store
+from celery_replay.stores.redis import RedisStore
 from tests.conformance.callers import KEY, claims, closes, opens, runs, settled, step, stored
 from tests.conformance.world import Clock
 from tests.rules.builders import ending, letter, news
@@ -209,3 +210,13 @@ def test_a_letter_knows_why(store: Store) -> None:
     kept = store.letter("a")
     assert kept is not None
     assert (kept.reason, kept.error_type, kept.state) == (Reason.REJECTED, "E", letter().state)
+
+
+def test_a_mark_never_sinks_and_is_one_of_its_name(store: Store) -> None:
+    if isinstance(store, RedisStore):
+        pytest.skip("it keeps no marks: it may forget them")
+    assert store.mark("one") == 0
+    assert store.mark("one", 7) == 0
+    assert store.mark("one", 5) == 7
+    assert store.mark("one", 9) == 7
+    assert (store.mark("one"), store.mark("other")) == (9, 0)

@@ -64,6 +64,8 @@ class World:
         """Their worker died, and no message comes back."""
         self.died: set[str] = set()
         """A worker of theirs died, or was interrupted after its message was acknowledged."""
+        self.given_up: set[str] = set()
+        """The reaper took an attempt of theirs for lost that lived."""
         self.originals: dict[str, str] = {}
         """By the submission of a replay: what it replays."""
         self.published: set[tuple[str, Micros, int]] = set()
@@ -242,7 +244,10 @@ class World:
         self.to_publish, self.to_mark = [], []
 
     def reap(self) -> int:
-        return self.store.reap()
+        reaped = self.store.reap()
+        lost = (worker for worker in self.workers if worker.at in RUNNING)
+        self.given_up |= {w.submission for w in lost if self.outcome(w.submission) is Outcome.LOST}
+        return reaped
 
     def hear(self, news: News) -> None:
         self.news.remove(news)

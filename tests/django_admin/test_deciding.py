@@ -19,7 +19,12 @@ from tests.django_admin.markup import text_of
 
 BASE = "/admin/django_celery_replay"
 LETTERS = f"{BASE}/deadletter/"
-every_vendor = pytest.mark.parametrize("database_url", ["sqlite_url", "postgres_dsn", "mariadb_url"], indirect=True)
+every_vendor = pytest.mark.parametrize(
+    ("database_url", "ledger_url"),
+    [("sqlite_url", ""), ("postgres_dsn", ""), ("mariadb_url", ""), ("sqlite_url", "redis_url")],
+    indirect=True,
+    ids=["sqlite", "postgresql", "mariadb", "journal"],
+)
 
 
 def told(store: DjangoStore, submission: str = "s") -> list[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from celery_replay.stores.redis.address import connector, shown
 from tests.django_store.builders import ask, ending
 from tests.support.net import LOCALHOST, free_port
 from tests.support.processes import LoggedProcess
-from tests.support.redis_server import RedisServer, _binary
+from tests.support.redis_server import RedisServer, binary
 
 
 def made(url: str, **options: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_sentinels_say_which_server_it_is(private_redis: RedisServer, tmp_path: 
         port = free_port()
         settings = tmp_path / "sentinel.conf"
         settings.write_text(f"port {port}\nsentinel monitor shop {LOCALHOST} {private_redis.port} 1\n")
-        process = LoggedProcess([_binary(), str(settings), "--sentinel"], tmp_path / "sentinel.log")
+        process = LoggedProcess([binary(), str(settings), "--sentinel"], tmp_path / "sentinel.log")
         stack.callback(process.kill)
         process.launch()
         process.wait_for(lambda: "monitor master shop" in process.log(), 10, "the sentinel watches")

@@ -13,7 +13,8 @@ from celery_replay.stores.redis import RedisStore
 from tests.django_store.builders import ask, chunk, ending, step
 
 FAILURE = Failure(type="ValueError", message="no")
-BOUNDED = {"schema", "changes", "jobs", "reap", "lead", "history", "groups", "waiting", "letters", "pruned"}
+OF_THE_STORE = {"schema", "run", "runs", "changes"}
+BOUNDED = OF_THE_STORE | {"jobs", "reap", "lead", "history", "groups", "waiting", "letters", "pruned"}
 """Keys that the store has one of; indexes among them are trimmed by pruning."""
 
 
@@ -95,7 +96,7 @@ def test_pruning_trims_what_redis_has_forgotten_by_itself(store: RedisStore, cli
     assert [job.submission for job in store.find_jobs()] == ["runs"]
     assert client.xlen(f"{store._prefix}jobs") == 1
     assert list(store.letters()) == list(store.groups(unresolved=False)) == list(store.history()) == []
-    assert kinds(client, store, lasting=True) <= {"schema", "changes", "jobs", "reap", "j"}
+    assert kinds(client, store, lasting=True) <= {"schema", "run", "runs", "changes", "jobs", "reap", "j"}
 
 
 def test_pruning_comes_by_every_job_however_many_stay(store: RedisStore, client: redis.Redis) -> None:
@@ -132,4 +133,4 @@ def test_a_finished_job_is_small(store: RedisStore, client: redis.Redis) -> None
     index = client.memory_usage(f"{store._prefix}jobs") / 200
     used = client.memory_usage(f"{store._prefix}j:{name}") + index
     assert used <= 700
-    assert client.dbsize() == 200 + len({"jobs", "schema"})
+    assert client.dbsize() == 200 + len({"jobs", "schema", "run", "runs"})

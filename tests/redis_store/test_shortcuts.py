@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
-from celery_replay.clock import SECOND
 from celery_replay.facts import Change, Facts
 from celery_replay.records import Job, Letter, Row
-from celery_replay.states import AckMode, LetterState, Outcome, RowStatus, StepState, Verdict
-from celery_replay.stores.base import Store
+from celery_replay.states import LetterState, Outcome, RowStatus
 from celery_replay.stores.memory import MemoryStore
 from celery_replay.stores.redis import RedisStore
 from celery_replay.stores.units import save
+from tests.conformance import shortcuts
 from tests.conformance.world import Clock
-from tests.django_store.builders import ask, chunk, delivery, ending, step
 from tests.rules import builders
 from tests.support import redis_stores
 
@@ -42,12 +37,8 @@ ROWS: dict[str, RowStatus | None] = {"no row": None, "parked": RowStatus.PARKED,
 LETTERS = {"no letter": None, "a letter": LetterState.OPEN, "a resolved one": LetterState.RESOLVED}
 
 
-class LongWay(RedisStore):
+class LongWay(shortcuts.LongWay, RedisStore):
     """Takes no shortcuts."""
-
-    _admit_new = Store._admit_new
-    _close_own = Store._close_own
-    _claim_new = Store._claim_new
 
 
 @pytest.fixture(scope="module")
@@ -94,122 +85,21 @@ def test_whatever_is_known_the_answer_is_that_of_the_rules(url: str, mine: str, 
         answers = []
         for store in stores:
             store._atomically(partial(save, before=Facts(), change=Change(facts=before)))
-            answers.append([store.open(of), *_records(store, of)])
+            answers.append([store.open(of), *shortcuts.records(store, of)])
         stores[1].close_connections()
         assert answers[0] == answers[1], (holder, row, letter)
 
 
-before = st.sampled_from(["nothing", "parked", "held", "failed", "own", "succeeded"])
-between = st.sets(st.sampled_from(["waiter", "copy", "step", "other step", "reaped", "renewed", "taken over"]))
-options = st.fixed_dictionaries(
-    {
-        "key": st.sampled_from(["", "k", "tab\there\\n\nline"]),
-        "ack": st.sampled_from(AckMode),
-        "is_step": st.booleans(),
-        "generation": st.integers(0, 1),
-        "published_at": st.sampled_from([None, NOW - SECOND]),
-        "expires_at": st.sampled_from([None, None, None, NOW + SECOND]),
-        "original": st.sampled_from([None, None, None, "other"]),
-        "trace_id": st.sampled_from(["s", "another"]),
-    }
-)
-ends = st.fixed_dictionaries(
-    {
-        "outcome": st.sampled_from(
-            [
-                Outcome.SUCCEEDED,
-                Outcome.RETRY_SCHEDULED,
-                Outcome.FAILED,
-                Outcome.ROLLED_BACK,
-                Outcome.IGNORED,
-                Outcome.INTERRUPTED,
-                Outcome.REQUEUED,
-                Outcome.SUPERSEDED,
-            ]
-        ),
-        "canvas": st.booleans(),
-        "result": st.sampled_from([None, "null", '"\x00\ud800"']),
-        "unsettled": st.booleans(),
-        "reserve_us": st.sampled_from([0, 7 * SECOND]),
-    }
-)
-
-
-@given(before=before, between=between, options=options, ends=ends, chunks=st.integers(0, 3), settled=st.booleans())
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-def test_the_short_way_leaves_what_the_long_way_and_memory_leave(
-    url: str, before: str, between: set[str], options: Any, ends: Any, chunks: int, settled: bool
-) -> None:
+@given(case=shortcuts.CASES)
+@settings(shortcuts.EXAMPLES, max_examples=150)
+def test_the_short_way_leaves_what_the_long_way_and_memory_leave(url: str, case: shortcuts.Case) -> None:
     found = []
     for kind in (RedisStore, LongWay, MemoryStore):
         clock = Clock(NOW)
         prefix = {"prefix": f"short-{next(redis_stores._numbers)}"}
         store: Any = MemoryStore(clock) if kind is MemoryStore else kind(url, now=clock, **prefix)
-        found.append(_play(store, clock, before, between, options, ends, chunks, settled))
+        found.append(shortcuts.play(store, clock, case))
         store.close_connections()
     short, long, memory = found
     assert short == long
     assert short == memory
-
-
-def _play(
-    store: Store, clock: Clock, before: str, between: set[str], options: Any, ends: Any, chunks: int, settled: bool
-) -> list[Any]:
-    _prepare(store, before)
-    clock.now += SECOND // 2
-    of = ask("s", nonce="nonce", **options)
-    admission = store.open(of)
-    answers: list[Any] = [admission.verdict, admission.facts.job, admission.incomplete]
-    job = admission.facts.job
-    if admission.verdict is Verdict.RUN and job is not None:
-        clock.now += SECOND
-        _disturb(store, clock, between, of, job)
-        steps = (step(of, "a", StepState.SETTLED, output="1"),) if settled else ()
-        events = [chunk(of, n, blobs=((f"b{n}", b"x"),)) for n in range(chunks)]
-        accepted, rows = store.close(job, ending(of, steps=steps, **ends), events)
-        answers += [accepted, list(rows)]
-    return answers + _records(store, of)
-
-
-def _prepare(store: Store, before: str) -> None:
-    if before == "nothing":
-        return
-    first = ask("s" if before == "own" else "other", "k", nonce="first")
-    job = store.open(first).facts.job
-    if before == "parked":
-        store.open(ask("s", "k", nonce="earlier"))
-    if before in ("failed", "succeeded"):
-        store.close(job, ending(first, Outcome(before)), [chunk(first)])
-
-
-def _disturb(store: Store, clock: Clock, between: set[str], of: Any, job: Any) -> None:
-    if "waiter" in between:
-        store.open(ask("waiter", of.key, nonce="waiter"))
-        clock.now += 1
-    if "copy" in between:
-        store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
-    if "step" in between:
-        store.claim_step(job, step(of, "a"), delivery("s"))
-    if "other step" in between:
-        store.claim_step(job, step(of, "b"), delivery("s"))
-        store.claim_step(job, step(of, "b"), delivery("s"))
-    if "reaped" in between:
-        clock.now += 1000 * SECOND
-        store.reap()
-    if "taken over" in between:
-        clock.now += 1000 * SECOND
-        store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
-
-
-def _records(store: Store, of: Any) -> list[Any]:
-    names = ("s", "other", "waiter")
-    looks = (store.job, store.row, store.letter, store.attempts)
-    chunks = sorted((replace(c, blobs=()) for c in store.chunks(of.trace_id)), key=lambda c: c.first)
-    steps = sorted(store.steps(of.identity), key=attrgetter("key"))
-    found: list[Any] = [chunks, steps, store.blob("b0"), store.owners(["key", "claim-k"])]
-    groups = store.groups(unresolved=False)
-    happened = [replace(entry, entry_id="") for entry in store.history(submission="s")]
-    found += [list(groups), store.trend([group.group_id for group in groups], 0), happened, list(store.find_jobs())]
-    return found + [look(name) for name in names for look in looks]

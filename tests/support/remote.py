@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -27,7 +28,7 @@ class RemoteError(AssertionError):
 class Remote:
     """Calls functions in a process of its own: `remote(function, *args)` runs `function(app, *args)` there.
 
-    Arguments and what the function returns are pickled.
+    Arguments and what the function returns are pickled. Threads that call at once are served one after the other.
 
     Args:
         app: the module with the app, as after `celery -A`.
@@ -43,14 +44,16 @@ class Remote:
         self.process = LoggedProcess(command, log_folder / f"remote-{port}.log", cwd=ROOT)
         self.process.launch({**inherited, "PYTHONPATH": os.pathsep.join(SOURCES), **env})
         self._connection: Connection | None = None
+        self._calling = threading.Lock()
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run the function there, with the app as its first argument, and return what it returns."""
-        connection = self._connected()
-        connection.send((function.__module__, function.__qualname__, args, kwargs))
-        if not connection.poll(CALL_TIMEOUT_S):
-            raise TimeoutError(f"{function.__qualname__}: no answer\n{self.process.log_tail()}")
-        good, value = connection.recv()
+        with self._calling:
+            connection = self._connected()
+            connection.send((function.__module__, function.__qualname__, args, kwargs))
+            if not connection.poll(CALL_TIMEOUT_S):
+                raise TimeoutError(f"{function.__qualname__}: no answer\n{self.process.log_tail()}")
+            good, value = connection.recv()
         if not good:
             raise RemoteError(value)
         return value

@@ -7,7 +7,8 @@ nothing follows from that.
 from __future__ import annotations
 
 from ...exceptions import ConfigurationError, SchemaMismatch
-from .links import Link, Refused
+from .faults import Refused
+from .links import Link
 
 SCHEMA = 1
 """Version of the keys and their values: a process that does not know it must not touch them."""

@@ -22,7 +22,7 @@ from ...facts import attempt_of
 from ...records import AttemptRecord, Chunk, Job, evolve
 from ...serialization import unzipped
 from ...states import Outcome
-from .codec import Codec, pack, unpack, word
+from .codec import Codec, escaped, pack, unpack, word
 
 _NAMES = {
     "correlation_id": "c", "causation_id": "b", "fingerprint": "h", "generation": "g", "fence": "e",
@@ -59,15 +59,6 @@ class Kept:
     """Without their large values."""
 
 
-def escaped(text: str | None) -> str:
-    """Return a text as the head has it."""
-    if not text:
-        return ""
-    if "\\" in text or "\t" in text or "\n" in text:
-        text = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
-    return text
-
-
 def _restored(text: str) -> str:
     return _ESCAPE.sub(lambda found: _PLAIN[found[1]], text) if "\\" in text else text
 
@@ -92,15 +83,19 @@ def marks(job: Job) -> bytes:
 
 def tail(job: Job) -> bytes:
     """Return the end of a job's head."""
-    trace_id = "" if job.trace_id == job.submission else escaped(job.trace_id)
-    fields = (escaped(job.original), escaped(job.task_id), trace_id, escaped(job.operation), escaped(job.key))
-    return _bytes("\t".join(fields))
+    trace_id = "" if job.trace_id == job.submission else job.trace_id
+    fields = (job.original or "", job.task_id, trace_id, job.operation, job.key)
+    text = "\t".join(fields)
+    if "\\" in text or "\n" in text or text.count("\t") != len(fields) - 1:
+        text = "\t".join(map(escaped, fields))
+    return _bytes(text)
 
 
-def body(job: Job, chunks: Sequence[Chunk] = (), *, since: str = "") -> bytes:
+def body(job: Job, ending: bytes, chunks: Sequence[Chunk] = (), *, since: str = "") -> bytes:
     """Return what follows the head of a job whose earlier attempts, if there were any, nobody kept.
 
     Args:
+        ending: the head's: its `tail`.
         chunks: the attempt's own events.
         since: `o` or `c`, where the times of `OPENED` or `CLOSED` count from when the value is written.
     """
@@ -110,7 +105,8 @@ def body(job: Job, chunks: Sequence[Chunk] = (), *, since: str = "") -> bytes:
     if since == "c":
         data["n"] = job.nonce
         del data["q"]  # it is `at`
-    return _packed(job, data, parts, chunks)
+    # A job that runs has its value for as long as that lasts: room is for those that have ended.
+    return _packed(job, data, parts, chunks, ending, compressed=since != "o")
 
 
 def value_of(kept: Kept, now: Micros) -> bytes:
@@ -120,10 +116,11 @@ def value_of(kept: Kept, now: Micros) -> bytes:
     data, parts = _lean(job)
     if kept.attempts:
         data["A"] = [_ATTEMPTS.plain(attempt)[0] for attempt in kept.attempts]
+    ending = tail(job)
     head = b"%s%s\t%d\t%s\t%s\t%s\n" % (
-        guard(job, earlier=bool(kept.attempts or kept.chunks)), marks(job), now, keep, canvas, tail(job)
+        guard(job, earlier=bool(kept.attempts or kept.chunks)), marks(job), now, keep, canvas, ending
     )  # fmt: skip
-    return head + _packed(job, data, parts, kept.chunks)
+    return head + _packed(job, data, parts, kept.chunks, ending)
 
 
 def kept_of(submission: str, value: bytes) -> Kept:
@@ -193,11 +190,19 @@ def _lean(job: Job) -> tuple[dict[str, Any], list[bytes]]:
     return data, parts
 
 
-def _packed(job: Job, data: dict[str, Any], parts: list[bytes], chunks: Sequence[Chunk]) -> bytes:
+def _packed(
+    job: Job,
+    data: dict[str, Any],
+    parts: list[bytes],
+    chunks: Sequence[Chunk],
+    ending: bytes,
+    *,
+    compressed: bool = True,
+) -> bytes:
     if chunks:
         data["C"] = [_described(job, chunk, len(parts) + number) for number, chunk in enumerate(chunks)]
         parts = [*parts, *(unzipped(chunk.body) for chunk in chunks)]
-    return pack(data, parts, tail(job))
+    return pack(data, parts, ending, compressed=compressed)
 
 
 def _described(job: Job, chunk: Chunk, part: int) -> list[Any]:

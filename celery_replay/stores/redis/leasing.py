@@ -51,6 +51,11 @@ class Leasing:
         self._before: dict[str, Lease] = {}
         self._commands: list[Write] = []
 
+    @property
+    def changes(self) -> set[str]:
+        """What a journal has to be told of, as the outbox names it."""
+        return {f"l:{name}" for name, lease in self._leases.items() if lease != self._before.get(name)}
+
     def leases(self, resources: Sequence[str]) -> list[Lease]:
         """Return the leases on resources, in the order of their names."""
         unknown = [name for name in resources if name not in self._leases]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
+from .faults import TROUBLE, trouble_of
 from .scripts import Script
+
+if TYPE_CHECKING:
+    from .runs import Run
 
 try:
     import hiredis
@@ -19,27 +23,6 @@ else:
 
 Argument = bytes | str | int
 
-_AWAY = (
-    exceptions.ConnectionError,  # also: it is loading its data
-    exceptions.TimeoutError,
-    exceptions.ReadOnlyError,
-    exceptions.MasterDownError,
-    exceptions.ClusterDownError,
-    OSError,
-)
-
-
-class Lost(Exception):
-    """The connection went away, or the server can't serve now."""
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
-
-
-class Refused(Exception):
-    """The server does not do that."""
-
 
 class Link:
     """One connection.
@@ -47,37 +30,42 @@ class Link:
     Args:
         connection: redis-py's, not yet connected.
         prefix: what all keys begin with.
+        notes: scripts are to note what changes.
     """
 
-    __slots__ = ("_connection", "_pack", "prefix")
+    __slots__ = ("_connection", "_pack", "notes", "prefix", "run")
 
-    def __init__(self, connection: Any, prefix: str) -> None:
+    def __init__(self, connection: Any, prefix: str, *, notes: bool = False) -> None:
         self._connection = connection
         # What redis-py does around it costs more than the packing.
         self._pack: Callable[[Any], Any] = _plainly if _packed else lambda command: connection.pack_command(*command)
         self.prefix = prefix.encode()
+        self.notes = notes
+        self.run: Run | None = None
+        """What it was told of the store; None where it has not asked yet."""
 
     def connect(self) -> None:
         """Connect.
 
         Raises:
-            Lost: it can't be reached.
+            Lost: it can't be reached, or can't serve now.
+            Denied: it lets nobody in who comes like that.
         """
         try:
             self._connection.connect()
-        except _AWAY as error:
-            raise Lost(str(error), sent=False) from error
-        except exceptions.RedisError as error:
-            raise Refused(str(error)) from error
+        except TROUBLE as error:
+            raise trouble_of(error, sent=False) from error
 
     def call(self, script: Script, *arguments: Argument) -> Any:
         """Run a script; one round trip, two where the server does not know it yet."""
+        return self._guarded(lambda: self._call(script, *arguments))
+
+    def _call(self, script: Script, *arguments: Argument) -> Any:
+        keys = (2, self.prefix, self.prefix + b"outbox") if self.notes else (1, self.prefix)
         try:
-            return self._do("EVALSHA", script.sha, 1, self.prefix, *arguments)
+            return self._do("EVALSHA", script.sha, *keys, *arguments)
         except exceptions.NoScriptError:
-            return self._guarded(lambda: self._do("EVAL", script.source, 1, self.prefix, *arguments))
-        except exceptions.ResponseError as error:
-            raise _refusal(error) from error
+            return self._do("EVAL", script.source, *keys, *arguments)
 
     def do(self, command: str, key: str = "", *arguments: Argument) -> Any:
         """Run a command on one key."""
@@ -93,11 +81,13 @@ class Link:
 
     def each(self, command: str, calls: Sequence[tuple[str, ...]]) -> list[Any]:
         """Run a command with each of some keys and arguments, in one round trip."""
+        return self.all([(command, *call) for call in calls])
+
+    def all(self, calls: Sequence[tuple[str, ...]]) -> list[Any]:
+        """Run commands, each on a key, in one round trip."""
         if not calls:
             return []
-        packed = self._connection.pack_commands(
-            [(command, self.prefix + _raw(key), *map(_raw, arguments)) for key, *arguments in calls]
-        )
+        packed = self._packed([(command, self.prefix + _raw(key), *map(_raw, rest)) for command, key, *rest in calls])
 
         def run() -> list[Any]:
             self._connection.send_packed_command(packed, check_health=False)
@@ -111,6 +101,10 @@ class Link:
         found: list[Any] = self._guarded(run)
         return found
 
+    def _packed(self, commands: Sequence[Sequence[Any]]) -> Any:
+        """Pack many commands: together, as each piece is a write of its own."""
+        return [b"".join(map(_packed, commands))] if _packed else self._connection.pack_commands(commands)
+
     def _answer(self) -> Any:
         try:
             return self._connection.read_response(disable_decoding=True)
@@ -118,19 +112,14 @@ class Link:
             return error
 
     def _do(self, *command: Any) -> Any:
-        try:
-            self._connection.send_packed_command(self._pack(command), check_health=False)
-            return self._connection.read_response(disable_decoding=True)
-        except _AWAY as error:
-            raise Lost(str(error), sent=True) from error
+        self._connection.send_packed_command(self._pack(command), check_health=False)
+        return self._connection.read_response(disable_decoding=True)
 
     def _guarded(self, run: Callable[[], Any]) -> Any:
         try:
             return run()
-        except exceptions.ResponseError as error:
-            raise _refusal(error) from error
-        except _AWAY as error:
-            raise Lost(str(error), sent=True) from error
+        except TROUBLE as error:
+            raise trouble_of(error, sent=True) from error
 
     def close(self) -> None:
         """Close the connection, whatever state it is in."""
@@ -141,12 +130,6 @@ class Link:
 def _plainly(command: Any) -> list[bytes]:
     assert _packed is not None
     return [_packed(command)]
-
-
-def _refusal(error: exceptions.ResponseError) -> Exception:
-    if isinstance(error, exceptions.OutOfMemoryError):
-        return Lost(f"it is full, and keeps what it has: give it more memory ({error})", sent=False)
-    return Refused(str(error))
 
 
 def _raw(text: str) -> bytes:

@@ -9,9 +9,10 @@ from typing import Any
 from ...clock import Micros
 from ...records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Row, StepRecord
 from ...states import LetterState
-from ..reading import Look, Position, Reader
+from ..reading import Look, Pause, Position, Reader
 from . import codec, scripts
-from .jobs import FIELDS, Kept, escaped, kept_of
+from .codec import escaped
+from .jobs import FIELDS, Kept, kept_of
 from .links import Argument, Link
 from .scripts import Script
 from .units import OVER, THROUGH, fields_of, whole
@@ -129,16 +130,26 @@ class RedisReader(Reader):
         chunks += [codec.chunk_of(trace_id, name, value) for name, value in found.items() if name.startswith("e:")]
         return sorted(whole(chunks), key=attrgetter("recorded_at", "nonce", "first"))
 
-    def blob(self, reference: str) -> bytes | None:
-        """Return a large value."""
-        found: bytes | None = self._do("HGET", f"x:{reference}", "")
-        return found
+    def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
+        """Return large values by their references."""
+        found = self._run(lambda link: link.each("HGET", [(f"x:{reference}", "") for reference in references]))
+        return {name: body for name, body in zip(references, found, strict=True) if body is not None}
 
-    def rows(self, limit: int) -> Sequence[Row]:
+    def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
         """Return parked deliveries, oldest first."""
-        names = self._do("ZRANGE", "rows", 0, limit - 1)
-        values = self._many([f"r:{_text(name)}" for name in names])
-        return [codec.ROWS.decode(value) for value in values if value is not None]
+        # Those that were parked in the same microsecond as the last one are looked at again.
+        since, last = after if after is not None else (0, "")
+        found: list[Row] = []
+        skipped = 0
+        while len(found) < limit:
+            names = self._do("ZRANGEBYSCORE", "rows", since, "+inf", "LIMIT", skipped, limit)
+            values = self._many([f"r:{_text(name)}" for name in names])
+            rows = [codec.ROWS.decode(value) for value in values if value is not None]
+            found += [row for row in rows if (row.parked_at, row.submission) > (since, last)]
+            if len(names) < limit:
+                break
+            skipped += limit
+        return found[:limit]
 
     def letters(self, look: Look) -> Sequence[Letter]:
         """Return dead letters, by when they last failed."""
@@ -276,6 +287,11 @@ class RedisReader(Reader):
     def held_for(self, operation: str, limit: int) -> Sequence[Micros]:
         """Return how long a task had its resources, the newest first."""
         return [int(held) for held in self._do("LRANGE", f"holds:{operation}", 0, limit - 1)]
+
+    def pause(self) -> Pause | None:
+        """Return when resources were given to nobody the last time."""
+        since, until = self._do("HMGET", "runs", "since", "until")
+        return Pause(since=int(since), until=int(until)) if since and until else None
 
     def lead(self, name: str) -> tuple[str, Micros] | None:
         """Return who took a store-wide lease last."""

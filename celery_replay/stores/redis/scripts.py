@@ -23,4 +23,5 @@ def _script(name: str) -> Script:
 
 OPEN, CLOSE, CLAIM = _script("open"), _script("close"), _script("claim")
 LOOK, COMMIT, ADVANCE = _script("look"), _script("commit"), _script("advance")
-FIND, PRUNE = _script("find"), _script("prune")
+FIND, PRUNE, MEET = _script("find"), _script("prune"), _script("meet")
+TAKE, TOLD = _script("take"), _script("told")

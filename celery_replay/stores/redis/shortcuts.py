@@ -33,9 +33,10 @@ def opening(ask: Ask) -> tuple[Admission, list[Argument]] | None:
     if job is None:
         return None
     trace = "" if job.trace_id == job.submission else job.trace_id
+    ending = tail(job)
     arguments = [
-        _raw(job.submission), _raw(job.claim), guard(job), marks(job), _distance(job.keep_until), tail(job),
-        body(job, since="o"), _distance(job.reap_at), _raw(trace),
+        _raw(job.submission), _raw(job.claim), guard(job), marks(job), _distance(job.keep_until), ending,
+        body(job, ending, since="o"), _distance(job.reap_at), _raw(trace),
     ]  # fmt: skip
     return answer, arguments
 
@@ -61,11 +62,12 @@ def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument]
     own = [without_blobs(chunk) for chunk in chunks]
     blobs = [part for chunk in chunks for reference, large in chunk.blobs for part in (reference, large)]
     steps = [part for step in ending.steps for part in (step.step_id, codec.step_value(step))]
+    rest = tail(after)
     forgettable = after.status.over and after.keep_until is not None
     return [
         _raw(job.submission), guard(job), guard(after, earlier=True, closed=True), marks(after),
-        _distance(after.keep_until), _distance(after.canvas_until), tail(after),
-        body(after, own, since="c"), _raw(job.claim), _raw(job.identity), _distance(after.reap_at),
+        _distance(after.keep_until), _distance(after.canvas_until), rest,
+        body(after, rest, own, since="c"), _raw(job.claim), _raw(job.identity), _distance(after.reap_at),
         (after.keep_until or 0) // 1000 if forgettable else "", _raw(job.trace_id),
         len(steps) // 2, *steps, len(blobs) // 2, *blobs,
     ]  # fmt: skip

@@ -38,14 +38,17 @@ class RedisUnit(Unit):
     """Reads at once, remembers what to write, and writes it in `finish`, if what was read is as it was.
 
     Args:
-        link: held by the unit until it ends.
+        link: held by the unit until it ends; it knows which run of the store this is.
         clock: the time, where a test has replaced the store's.
         keep_us: how long at least events are kept.
         found: what a script has read already: the time, then keys and values.
     """
 
     def __init__(self, link: Link, clock: Micros | None, keep_us: Micros, found: Sequence[Any] = ()) -> None:
+        assert link.run is not None
         self._link = link
+        self._run = link.run
+        self.caution = link.run.caution
         self._clock = clock
         self._now = clock
         self._keep_us = keep_us
@@ -65,6 +68,7 @@ class RedisUnit(Unit):
         self._in_traces: set[str] = set()
         self._checks: dict[tuple[str, str], tuple[str, int]] = {}
         self._commands: list[Write] = []
+        self._noted: set[str] = set()
         self._leasing = Leasing(link, self, keep_us)
         if found:
             self._learn(found)
@@ -75,6 +79,11 @@ class RedisUnit(Unit):
         if self._now is None:
             seconds, micros = self._link.ask("TIME")
             self._now = int(seconds) * 1_000_000 + int(micros)
+        return self._now
+
+    @property
+    def seen(self) -> Micros | None:
+        """The store's clock, if it was asked."""
         return self._now
 
     # What is read.
@@ -295,15 +304,8 @@ class RedisUnit(Unit):
             self._set(Kept(job=kept.job, attempts=(*others, attempt), chunks=kept.chunks))
 
     def _put_entry(self, entry: HistoryEntry) -> None:
-        home = home_of(entry)
-        name = f"{home}\t{entry.entry_id}"
-        self._commands.append(("HSET", f"h:{home}", entry.entry_id, codec.entry_value(entry)))
-        self._commands.append(("ZADD", "history", entry.at, raw(name)))
-        if entry.group_id:
-            self._commands.append(("ZADD", f"hg:{entry.group_id}", entry.at, raw(name)))
-        if entry.operation_id:
-            key = f"ho:{entry.operation_id}"
-            self._commands += [("ZADD", key, entry.at, raw(name)), ("live", key, 10 * self._keep_us // 1000)]
+        self._noted.add(f"h:{writes.home_of(entry)}")
+        self._commands += writes.of_entry(entry, self._keep_us)
 
     def put_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Remember to write events: with their job, where this unit writes that anyway, else with their trace."""
@@ -322,6 +324,7 @@ class RedisUnit(Unit):
                 name = raw(f"e:{chunk.chunk_id}")
                 self._commands.append(("of_trace", raw(chunk.trace_id), name, codec.chunk_value(chunk), ttl))
                 self._commands.append(("bump", key))
+                self._noted.add(f"e:{chunk.chunk_id}\t{chunk.trace_id}")
 
     def _home_of(self, chunk: Chunk) -> Kept | None:
         """Return the job that keeps a chunk, or is to."""
@@ -415,6 +418,8 @@ class RedisUnit(Unit):
         if not written and (self._looks <= 1 or not self._checks):
             # What was read in one go was so at one moment.
             return
+        if self._link.notes:
+            written += [("changed", name) for name in sorted(self.changes)]
         checks = [
             part
             for (kind, key), (expected, limit) in self._checks.items()
@@ -425,8 +430,17 @@ class RedisUnit(Unit):
             for name, *arguments in written
             for part in (name, len(arguments), *(raw(a) if isinstance(a, str) else a for a in arguments))
         ]
-        if self._link.call(scripts.COMMIT, len(self._checks), *checks, *commands) != 1:
+        if self._link.call(scripts.COMMIT, self._run.name, len(self._checks), *checks, *commands) != 1:
             raise Contention
+
+    @property
+    def changes(self) -> set[str]:
+        """What a journal has to be told of, as the outbox names it."""
+        jobs = (name for name in self._touched if self._jobs.get(name) != self._before.get(name))
+        rows = (name for name, row in self._rows.items() if row != self._rows_before.get(name))
+        letters = (name for name, letter in self._letters.items() if letter != self._letters_before.get(name))
+        scopes = (f"s:{scope}" for scope, _ in (*self._steps, *self._dropped))
+        return {*self._noted, *self._leasing.changes, *scopes, *(f"j:{name}" for name in (*jobs, *rows, *letters))}
 
     def _written(self) -> list[Kept]:
         return [kept for name in self._touched if (kept := self.kept(name)) is not None]
@@ -468,13 +482,6 @@ def whole(chunks: Iterable[Chunk]) -> list[Chunk]:
         if known.count < chunk.count:
             found[chunk.chunk_id] = chunk
     return list(found.values())
-
-
-def home_of(entry: HistoryEntry) -> str:
-    """Name what an entry of the history is kept with."""
-    if entry.submission:
-        return f"s:{entry.submission}"
-    return f"g:{entry.group_id}" if entry.group_id else f"o:{entry.operation_id}"
 
 
 def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:

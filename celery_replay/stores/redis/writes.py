@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ...clock import Micros
-from ...records import Job, Letter, Row, StepRecord
+from ...records import HistoryEntry, Job, Letter, Row, StepRecord
 from . import codec
 from .jobs import Kept, value_of
 from .links import Argument
@@ -87,6 +87,27 @@ def of_letter(before: Letter | None, letter: Letter) -> Iterable[Write]:
     yield "SET", f"l:{letter.submission}", codec.letter_value(letter)
     for index in ("letters", f"ls:{letter.state.value}", f"lg:{letter.group_id}"):
         yield "ZADD", index, letter.last_failed, submission
+
+
+def of_entry(entry: HistoryEntry, keep_us: Micros) -> Iterable[Write]:
+    """Write an entry of the history."""
+    home = home_of(entry)
+    name = raw(f"{home}\t{entry.entry_id}")
+    yield "HSET", f"h:{home}", entry.entry_id, codec.entry_value(entry)
+    yield "ZADD", "history", entry.at, name
+    if entry.group_id:
+        yield "ZADD", f"hg:{entry.group_id}", entry.at, name
+    if entry.operation_id:
+        key = f"ho:{entry.operation_id}"
+        yield "ZADD", key, entry.at, name
+        yield "live", key, 10 * keep_us // 1000
+
+
+def home_of(entry: HistoryEntry) -> str:
+    """Name what an entry of the history is kept with."""
+    if entry.submission:
+        return f"s:{entry.submission}"
+    return f"g:{entry.group_id}" if entry.group_id else f"o:{entry.operation_id}"
 
 
 def raw(text: str) -> bytes:

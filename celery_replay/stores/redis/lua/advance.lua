@@ -16,6 +16,7 @@ for i = 2, #ARGV do
     redis.call('SET', job, table.concat(fields, '\t') .. string.sub(value, string.find(value, '\n', 1, true), -1),
       'KEEPTTL')
     redis.call('ZREM', P .. 'reap', submission)
+    changed('j:' .. submission)
   end
 end
 return others

@@ -14,4 +14,5 @@ end
 redis.call('HSET', scope, ARGV[5], ARGV[6] .. int(now) .. ARGV[7])
 bump(scope)
 redis.call('PERSIST', scope)
+changed('s:' .. ARGV[4])
 return {int(now)}

@@ -1,5 +1,5 @@
 -- Write what the rules decided, if all that they looked at is as it was.
--- ARGV: count of checks, of each: kind, key, expected, limit; then of each command: name, count of arguments, arguments,
+-- ARGV: run; count of checks, of each: kind, key, expected, limit; then of each command: name, count of arguments, arguments,
 -- of which the first is a key.
 local CHECKS = {
   -- A value, by its digest.
@@ -36,6 +36,7 @@ local COMMANDS = {
     for _, key in ipairs(trace_keys(trace)) do live(key, ttl, true) end
   end,
   bump = function(key) bump(P .. key) end,
+  changed = changed,
   blob = put_blob,
   unblob = drop_blob,
   tally = function(group, description, newest, message, filed, unresolved, first, last, hour)
@@ -61,8 +62,10 @@ local COMMANDS = {
   end,
 }
 
-local arg = 2
-for _ = 1, tonumber(ARGV[1]) do
+local refused = other_run(ARGV[1])
+if refused then return refused end
+local arg = 3
+for _ = 1, tonumber(ARGV[2]) do
   if not CHECKS[ARGV[arg]](P .. ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]) then return 0 end
   arg = arg + 4
 end

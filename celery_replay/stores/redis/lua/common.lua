@@ -1,5 +1,7 @@
 -- What the scripts share; it stands before each of them. KEYS[1] is the prefix of all keys, with its hash tag.
 local P = KEYS[1]
+-- Where it is noted what a journal has to be told, if there is one.
+local OUTBOX = KEYS[2]
 
 -- The fields of a job's head, in their order; celery_replay/stores/redis/jobs.py writes them.
 local STATUS, NONCE, CLAIM, FLAGS, MARKS, AT, KEEP, CANVAS, ORIGINAL, TASK, TRACE = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
@@ -13,6 +15,14 @@ end
 -- Exact for microseconds: tostring would round them.
 local function int(number) return string.format('%.0f', number) end
 
+-- Note that something changed, by when it first did since it was taken. Not by the clock of a test: that stands still.
+local function changed(name)
+  if OUTBOX then
+    local t = redis.call('TIME')
+    redis.call('ZADD', OUTBOX, 'NX', int(t[1] * 1000000 + t[2]), name)
+  end
+end
+
 local function later(now, distance)
   if distance == '' then return '' end
   return int(now + distance)
@@ -25,6 +35,12 @@ local function head(value)
   local fields = {}
   for field in string.gmatch(string.match(value, '^[^\n]*') .. '\t', '([^\t]*)\t') do fields[#fields + 1] = field end
   return fields
+end
+
+-- Refuse what was meant for a run of the store that is over.
+local function other_run(run)
+  if redis.call('GET', P .. 'run') == run then return nil end
+  return redis.error_reply('OTHERRUN the store may have lost what it knew')
 end
 
 local function absent(key) return redis.call('EXISTS', key) == 0 end
@@ -44,6 +60,7 @@ local function log(now, submission)
   local id = int(math.floor(now / 1000)) .. '-*'
   local added = redis.pcall('XADD', P .. 'jobs', id, 's', submission)
   if type(added) == 'table' and added.err then
+    if not string.find(added.err, 'smaller', 1, true) then return error(added) end
     -- The clock went back.
     local last = redis.call('XINFO', 'STREAM', P .. 'jobs')
     for i = 1, #last, 2 do
@@ -66,6 +83,7 @@ local function put_blob(reference, body, trace, ttl)
   redis.call('HSET', key, '', body, 't:' .. trace, '')
   live(key, ttl, fresh)
   put_of_trace(trace, 'x:' .. reference, '', ttl)
+  changed('x:' .. reference .. '\t' .. trace)
 end
 
 local function drop_blob(reference, trace)

@@ -18,6 +18,7 @@ local function drop_letter(submission)
   local letter = redis.call('GET', P .. 'l:' .. submission)
   if letter then
     local state, group = string.match(letter, '^([^\t]*)\t([^\n]*)\n')
+    group = plain(group)
     -- It waits for somebody, though its job is gone: that should not be, so it is left alone.
     if not string.find(ARGV[7], '\t' .. state .. '\t', 1, true) then return end
     redis.call('UNLINK', P .. 'l:' .. submission)
@@ -29,7 +30,7 @@ local function drop_letter(submission)
   for i = 1, #entries, 2 do
     local name = home .. '\t' .. entries[i]
     local group, operation = string.match(entries[i + 1], '^([^\t]*)\t([^\n]*)\n')
-    for _, index in ipairs({'history', 'hg:' .. group, 'ho:' .. operation}) do redis.call('ZREM', P .. index, name) end
+    for _, index in ipairs({'history', 'hg:' .. plain(group), 'ho:' .. plain(operation)}) do redis.call('ZREM', P .. index, name) end
   end
   redis.call('UNLINK', P .. 'h:' .. home)
 end

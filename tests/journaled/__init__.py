@@ -1,0 +1,1 @@
+"""A ledger in Redis with its journal in a Django database."""
