@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .harness.columns import COLUMNS
 from .harness.letters import Triage
+from .harness.mending import Mending
 from .harness.processes import shop
 from .harness.rounds import Outcome, play
 from .harness.screen import Screen, make_screen
@@ -57,6 +58,7 @@ def tell(outcomes: list[Outcome], screen: Screen) -> list[str]:
         if ours.caught:
             show_trace(ours, ours.caught[0])
         found += Triage(ours.shop).act()
+        found += Mending(ours.shop).act()
     return found
 
 

@@ -34,6 +34,7 @@ class World:
             "/labels": defaultdict(list),
             "/charges": defaultdict(list),
             "/receipts": defaultdict(list),
+            "/gifts": defaultdict(list),
         }
         self.mail_is_down = False
         self._asked = 0
@@ -70,6 +71,7 @@ class World:
                 "labels": {order: len(sold) for order, sold in self._books["/labels"].items()},
                 "charges": {order: len(taken) for order, taken in charges.items()},
                 "receipts": {order: len(sent) for order, sent in self._books["/receipts"].items()},
+                "gifts": {order: len(sent) for order, sent in self._books["/gifts"].items()},
                 "overcharged_cents": sum(entry["amount"] for taken in charges.values() for entry in taken[1:]),
                 "asked": self._asked,
                 "answering": list(self._answering),

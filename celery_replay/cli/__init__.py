@@ -1,58 +1,60 @@
-"""`celery -A proj replay …`."""
+"""`celery -A proj replay …`.
+
+Celery imports this for each of its own commands, a worker's start among them: what ours need is imported when one of
+them is asked for.
+"""
 
 from __future__ import annotations
 
-import signal
+from importlib import import_module
+from typing import Any
 
 import click
 
-from ..steward import Steward, see_that_it_works
-from . import editing, erasing, groups, jobs, leases, letters, parked, pruning, replays, status, traces, triage
-from .access import Commands, runtime
-from .options import example
+from ..exceptions import ReplayError
+
+_MODULES = {
+    "dlq": "dlq",
+    "drain": "draining",
+    "erase": "erasing",
+    "export": "exporting",
+    "jobs": "jobs",
+    "leases": "leases",
+    "parked": "parked",
+    "prune": "pruning",
+    "run": "runs",
+    "snapshot": "snapshots",
+    "status": "status",
+    "steward": "stewards",
+    "trace": "traces",
+}
+"""Where each command is."""
 
 
-@click.group(cls=Commands, epilog=example("status"))
+class Commands(click.Group):
+    """celery-replay's commands; they end with a sentence, not a traceback, where the store can't be read."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name them, without importing one."""
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in _MODULES:
+            return None
+        found: click.Command = getattr(import_module(f".{_MODULES[cmd_name]}", __name__), cmd_name)
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except ReplayError as error:
+            from .access import Unreadable
+
+            raise Unreadable(error) from error
+
+
+@click.group(cls=Commands, epilog="\b\nExample:\n  celery -A shop replay status")
 def replay() -> None:
     """Look at jobs, and keep them going: celery-replay's commands."""
-
-
-@replay.command(epilog=example("steward"))
-@click.pass_context
-def steward(ctx: click.Context) -> None:
-    r"""Run a steward on its own: it frees parked jobs, files lost ones, and prunes.
-
-    Every worker spawns one already. Run this where workers come and go, with `replay_steward = "external"`.
-    """
-    found = runtime(ctx)
-    see_that_it_works(found.store)
-    keeper = Steward(found)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: keeper.stop())
-    click.echo("steward: working; stop it with Ctrl-C", err=True)
-    keeper.run()
-
-
-for _command in (
-    letters.list_,
-    letters.show,
-    groups.groups,
-    groups.group,
-    replays.replay,
-    replays.follow_,
-    replays.stop_,
-    editing.edit,
-    *triage.COMMANDS,
-):
-    letters.dlq.add_command(_command)
-for _command in (
-    status.status,
-    traces.trace,
-    jobs.jobs,
-    letters.dlq,
-    parked.parked,
-    leases.leases,
-    erasing.erase,
-    pruning.prune,
-):
-    replay.add_command(_command)

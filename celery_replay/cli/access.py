@@ -24,16 +24,8 @@ class Unreadable(click.ClickException):
 
     exit_code = UNREADABLE
 
-
-class Commands(click.Group):
-    """A group whose commands end with a sentence, not a traceback, where the store can't be read."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except ReplayError as error:
-            raise Unreadable(printable(redact_text(str(error)))) from error
+    def __init__(self, error: ReplayError) -> None:
+        super().__init__(printable(redact_text(str(error))))
 
 
 def runtime(ctx: click.Context) -> Runtime:
@@ -47,7 +39,10 @@ def find_job(store: Store, name: str) -> Job:
     """Find a job by task id, submission or trace; end the command where there is none."""
     job = look_for_job(store, name)
     if job is None:
-        nothing_found(f"no job {name} in the store; was it published with celery-replay, and is it not pruned?")
+        nothing_found(
+            f"no job {name} in the store; is it a whole id (a key is looked for by `trace list --key`), was it "
+            "published with celery-replay, and is it not pruned?"
+        )
     return job
 
 

@@ -90,28 +90,11 @@ def _change(how: Mapping[str, Any], selection: Selection) -> Change:
             raise click.UsageError("--editor takes one letter, by its id")
         return _by_hand
     if by_name:
-        news = dict(_pair(text) for text in how["news"])
+        news = dict(options.pair(text, "--set") for text in how["news"])
         return lambda letter, policy: fitting.changed(letter, policy, news, how["gone"])
-    args = None if how["args"] is None else _json(how["args"], list, "--args")
-    kwargs = None if how["kwargs"] is None else _json(how["kwargs"], dict, "--kwargs")
+    args = None if how["args"] is None else options.from_json(how["args"], list, "--args")
+    kwargs = None if how["kwargs"] is None else options.from_json(how["kwargs"], dict, "--kwargs")
     return lambda letter, policy: fitting.replaced(letter, policy, args, kwargs)
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, is_pair, value = text.partition("=")
-    if not is_pair:
-        raise click.UsageError(f"--set {printable(text)!r}: write NAME=JSON")
-    return name, _json(value, object, f"--set {printable(name)}")
-
-
-def _json(text: str, kind: type, where: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, TypeError) as error:
-        raise click.UsageError(f"{where}: this is no JSON ({error}); text stands in double quotes") from error
-    if not isinstance(value, kind):
-        raise click.UsageError(f"{where}: this has to be a JSON {'list' if kind is list else 'object'}")
-    return value
 
 
 def _difference(mended: Mended) -> dict[str, Any]:

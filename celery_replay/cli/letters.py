@@ -1,4 +1,4 @@
-"""`replay dlq`: jobs that need a human decision."""
+"""`replay dlq list`, `show`: jobs that need a human decision."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ _SECTIONS = (
     ("replayed_as", "replayed as", fields.DESCENDANTS),
     ("history", "history", fields.HISTORY),
 )
-
-
-@click.group(epilog=options.example("dlq list"))
-def dlq() -> None:
-    """Triage dead letters: look at them, replay, mend, discard."""
 
 
 @click.command("list", epilog=options.example("dlq list --state open --error Timeout --since 7d"))

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import click
+from kombu.utils import json
 
 from ..clock import SECOND, Micros, wall
 from ..states import Effect, Reason
@@ -76,6 +77,25 @@ def word(words: type[E]) -> Callable[[str], E]:
             raise click.BadParameter(f"{printable(text)!r} is none of {known}") from None
 
     return word
+
+
+def pair(text: str, option: str) -> tuple[str, Any]:
+    """Read NAME=JSON."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.UsageError(f"{option}: {printable(text)!r} is not NAME=JSON")
+    return name, from_json(value, object, f"{option} {printable(name)}")
+
+
+def from_json(text: str, kind: type, where: str) -> Any:
+    """Read JSON of a kind, `list`, `dict` or any `object`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(f"{where}: this is no JSON ({error}); text stands in double quotes") from error
+    if not isinstance(value, kind):
+        raise click.UsageError(f"{where}: this has to be a JSON {'list' if kind is list else 'object'}")
+    return value
 
 
 def as_json(command: F) -> F:

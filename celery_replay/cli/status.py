@@ -17,9 +17,14 @@ ATTENTION = 1
 """The exit code where something wants a look."""
 FIELDS = (
     "healthy", "reachable", "attention", "store", "schema_version", "open_letters", "parked", "counted_up_to",
-    "parked_since", "parked_for", "leader", "leads_until", "message_lease",
+    "parked_since", "parked_for", "leader", "leads_until", "grants_paused_since", "grants_paused_until",
+    "journal_waiting", "journal_waiting_for", "message_lease",
 )  # fmt: skip
 NO_LEADER = "no steward leads: nothing releases parked jobs or files lost ones; is a worker running?"
+PAUSED = (
+    "the store may have lost what it knew: until {until} jobs that take resources wait; see what a Redis loses in "
+    "docs/explanation/guarantees.md"
+)
 NOT_SHARED = "this store is in the memory of one process: the jobs of others can't be seen from here"
 
 
@@ -45,12 +50,22 @@ def _glance(known: Runtime) -> fields.Fields:
     try:
         store = known.store
         glance["store"] = store.place
+        troubles = [*store.troubles()]
+        backlog = store.backlog()
         overview = store.overview()
     except ReplayError as error:
         return {**glance, "healthy": False, "reachable": False, "attention": [str(error)]}
     attention = [] if store.shared else [NOT_SHARED]
     if overview.leader is None:
         attention.append(NO_LEADER)
+    attention += troubles
+    if backlog is not None:
+        glance["journal_waiting"] = backlog.count
+        glance["journal_waiting_for"] = fields.between(overview.now - backlog.age_us, overview.now)
+    paused = overview.paused
+    since, until = (fields.moment(paused.since), fields.moment(paused.until)) if paused else (None, None)
+    if until is not None:
+        attention.append(PAUSED.format(until=until))
     return {
         **glance,
         "healthy": not attention,
@@ -64,6 +79,8 @@ def _glance(known: Runtime) -> fields.Fields:
         "parked_for": fields.between(overview.parked_since, overview.now),
         "leader": overview.leader,
         "leads_until": fields.moment(overview.leads_until),
+        "grants_paused_since": since,
+        "grants_paused_until": until,
     }
 
 
@@ -77,6 +94,11 @@ def _print(glance: fields.Fields) -> None:
             "parked": _count(glance, "parked") + oldest,
             "leader": glance["leader"] or "none",
         }
+        if glance["grants_paused_until"]:
+            shown["grants paused"] = f"{glance['grants_paused_since']} to {glance['grants_paused_until']}"
+    if glance["journal_waiting"] is not None:
+        oldest = f", the oldest for {cell(glance['journal_waiting_for'])}" if glance["journal_waiting"] else ""
+        shown["waiting for the journal"] = f"{glance['journal_waiting']}{oldest}"
     shown["message lease"] = glance["message_lease"]
     print_record(shown)
     for sentence in glance["attention"]:

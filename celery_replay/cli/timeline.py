@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from ..clock import SECOND, Micros
+from ..facts import alive
 from ..records import AttemptRecord, Event, Job
 from ..redaction import redact, redact_text
+from ..states import Outcome
 from ..stores.base import Store
 from ..trace import failure_in, story, telling, timeline, title, tone
 from . import fields
-from .output import printable, to_json
+from .output import cell, printable, to_json
 from .payload import decoded
 
 _COLOURS = {"fail": "31", "skipped": "33", "domain": "36", "side_effect": "32", "good": "32", "plain": "2"}
@@ -30,6 +32,11 @@ def show(store: Store, job: Job, *, as_json: bool = False, out: TextIO | None = 
         return
     for line in draw(job, events, attempts, colour=out.isatty()):
         out.write(line + "\n")
+    if job.status is Outcome.OPEN and not alive(job, store.now()) and job.lease_until is not None:
+        since, filed = cell(fields.moment(job.lease_until)), cell(fields.moment(job.reap_at))
+        out.write(
+            f"its worker has been silent since {since}; if its message does not come back, it is filed at {filed}\n"
+        )
     letter = store.letter(job.original or job.submission)
     if letter is not None:
         out.write(f"its dead letter is {fields.standing(letter)}; see: replay dlq show {letter.submission}\n")

@@ -12,5 +12,9 @@ class DjangoCeleryReplayConfig(AppConfig):
     verbose_name = "Celery replay"
 
     def ready(self) -> None:
-        """Register the system checks."""
-        from . import checks  # noqa: F401
+        """Register the system checks, and have workers look at their tasks."""
+        from celery.signals import celeryd_after_setup
+
+        from . import checks, foreign  # noqa: F401
+
+        celeryd_after_setup.connect(foreign.warn, dispatch_uid="django_celery_replay.foreign")

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from celery_replay import config
+from celery_replay import config, policy
 from celery_replay.exceptions import ConfigurationError
 from celery_replay.runtime import open_store
 
@@ -24,6 +24,7 @@ CORE_TASK_CLASS = "celery_replay.W002"
 BAD_SETTING = "celery_replay.E003"
 UNKNOWN_DATABASE = "celery_replay.E004"
 STOCK_RESULTS = "celery_replay.I005"
+UNPROTECTED = "celery_replay.W006"
 
 RESULTS = "django_celery_replay.results:DatabaseBackend"
 _SPELLING = "In a Django project settings are spelled CELERY_REPLAY_…."
@@ -32,26 +33,31 @@ _SPELLING = "In a Django project settings are spelled CELERY_REPLAY_…."
 @checks.register
 def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check where the store is."""
+    contradiction = list(_contradiction())
+    if contradiction:
+        return contradiction
     alias = store_alias()
+    named = "CELERY_REPLAY_JOURNAL" if _set("JOURNAL") else "CELERY_REPLAY_STORE"
     if alias is None:
         return list(_unopenable())
     if alias not in connections.settings:
         return [
             checks.Error(
-                f"CELERY_REPLAY_STORE names the database {alias!r}, which is not in DATABASES.",
+                f"{named} names the database {alias!r}, which is not in DATABASES.",
                 hint=f"Name one of {', '.join(sorted(connections.settings))}.",
                 id=UNKNOWN_DATABASE,
             )
         ]
     shared = sorted(other for other in connections.settings if other != alias and _file(other) == _file(alias))
     if _file(alias) is None or not (alias == DEFAULT_DB_ALIAS or shared):
-        return []
+        return list(_unopenable()) if _set("JOURNAL") else []
     return [
         checks.Error(
             f"celery-replay's records are in the SQLite file of the database {shared[0] if shared else alias!r}.",
             hint=(
                 "SQLite locks a whole file: a record would wait for the transaction of the very task that it is "
-                'about. Add a second file to DATABASES, name it in CELERY_REPLAY_STORE ("django://alias"), and '
+                "about. Add a second file to DATABASES, name it in "
+                f'{named} ("django://alias"), and '
                 "run `manage.py migrate django_celery_replay --database alias` as well as `manage.py migrate`."
             ),
             id=STORE_IN_BUSINESS_FILE,
@@ -59,11 +65,28 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     ]
 
 
+def _set(name: str) -> Any:
+    return getattr(settings, f"CELERY_REPLAY_{name}", None)
+
+
+def _places() -> config.Settings:
+    return config.Settings(
+        store=_set("STORE"), ledger=_set("LEDGER"), journal=_set("JOURNAL"), options=_set("OPTIONS") or {}
+    )
+
+
+def _contradiction() -> Iterator[checks.CheckMessage]:
+    """Say where the settings name places that don't go together."""
+    try:
+        config.check_places(_places())
+    except ConfigurationError as error:
+        yield checks.Error(error.message, hint=_SPELLING, id=BAD_SETTING)
+
+
 def _unopenable() -> Iterator[checks.CheckMessage]:
     """Say where a store that is none of Django's databases can't be made; none is connected to."""
-    named, options = (getattr(settings, f"CELERY_REPLAY_{name}", None) for name in ("STORE", "OPTIONS"))
     try:
-        open_store(config.Settings(store=named, options=options or {}))
+        open_store(_places())
     except ConfigurationError as error:
         yield checks.Error(error.message, hint=_SPELLING, id=BAD_SETTING)
 
@@ -81,7 +104,7 @@ def _file(alias: str) -> Path | None:
 def check_apps(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Check the project's Celery app, if it is loaded by now."""
     app = celery_app()
-    return [] if app is None else [*_bad_settings(app), *_core_classes(app), *_stock_results(app)]
+    return [] if app is None else [*_bad_settings(app), *_core_classes(app), *_stock_results(app), *_unprotected(app)]
 
 
 def _bad_settings(app: Any) -> Iterator[checks.CheckMessage]:
@@ -105,6 +128,12 @@ def _core_classes(app: Any) -> Iterator[checks.CheckMessage]:
             ),
             id=CORE_TASK_CLASS,
         )
+
+
+def _unprotected(app: Any) -> Iterator[checks.CheckMessage]:
+    """Say which tasks, of those that are loaded by now, declare what their class knows nothing of."""
+    for sentence in policy.unprotected(app.tasks.values()):
+        yield checks.Warning(f"{sentence[:1].upper()}{sentence[1:]}.", id=UNPROTECTED)
 
 
 def _stock_results(app: Any) -> Iterator[checks.CheckMessage]:

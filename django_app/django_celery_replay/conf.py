@@ -9,14 +9,16 @@ from django.conf import settings
 from django.db import router
 from django.db.models import Model
 
+from celery_replay import config
 from celery_replay.redaction import learn
-from celery_replay.runtime import Runtime, runtime_of
+from celery_replay.runtime import Runtime, open_store, runtime_of
 from celery_replay.stores.base import Store
 
 
 def store_alias() -> str | None:
-    """Return the alias of the store's database, if that is where the store is."""
-    scheme, _, rest = (getattr(settings, "CELERY_REPLAY_STORE", None) or "django").partition("://")
+    """Return the alias of the store's database, or of its journal's, if that is where it is."""
+    named = (getattr(settings, f"CELERY_REPLAY_{name}", None) for name in ("JOURNAL", "STORE", "LEDGER"))
+    scheme, _, rest = next(filter(None, named), "django").partition("://")
     if scheme != "django":
         return None
     return rest or router.db_for_write(_model())
@@ -45,7 +47,7 @@ def know_secrets() -> None:
 
 
 def store() -> Store:
-    """Return the store whose records the ORM reads: the Celery app's, if that is the one."""
+    """Return the store whose records the ORM reads, or whose journal's: the Celery app's, if that is the one."""
     alias = store_alias() or router.db_for_write(_model())
     known = runtime()
     if known is not None and getattr(known.store, "alias", None) == alias:
@@ -57,6 +59,11 @@ def store() -> Store:
 def _own_store(alias: str) -> Store:
     from .store import DjangoStore
 
+    ledger = getattr(settings, "CELERY_REPLAY_LEDGER", None)
+    if ledger and getattr(settings, "CELERY_REPLAY_JOURNAL", None):
+        # What is decided on the pages is the ledger's to decide.
+        options = getattr(settings, "CELERY_REPLAY_OPTIONS", None) or {}
+        return open_store(config.Settings(ledger=ledger, journal=f"django://{alias}", options=options))
     return DjangoStore(alias)
 
 

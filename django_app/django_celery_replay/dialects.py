@@ -149,13 +149,13 @@ def bound_waiting(driver: Any) -> None:
 
 
 def _in_time(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
-    from psycopg import OperationalError
-
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
             if not ready and time.monotonic() > deadline:
+                from psycopg import OperationalError
+
                 raise OperationalError(f"the server did not answer within {ANSWER_TIMEOUT_S} s")
             wanted = gen.send(ready)
     except StopIteration as end:

@@ -19,7 +19,7 @@ from celery_replay.records import (
     StepRecord,
 )
 from celery_replay.states import LeaseEnd, LetterState
-from celery_replay.stores.reading import Look, Reader
+from celery_replay.stores.reading import Look, Position, Reader
 
 from . import lines
 from .batches import forgettable
@@ -126,22 +126,26 @@ class SqlReader(Reader):
 
     def attempts(self, submission: str) -> Sequence[AttemptRecord]:
         """Read a job's attempts, in their order."""
-        return self._all(ATTEMPTS, " ORDER BY started_at", submission=submission)
+        return self._all(ATTEMPTS, " ORDER BY started_at, fence", submission=submission)
 
     def chunks(self, trace_id: str) -> Sequence[Chunk]:
         """Read a trace's events, attempt by attempt."""
         first = self._sql.dialect.name("first")
         return self._all(CHUNKS, f" ORDER BY nonce, {first}", trace_id=trace_id)
 
-    def blob(self, reference: str) -> bytes | None:
-        """Read a large value."""
-        sql = f"SELECT body FROM {Blob._meta.db_table} WHERE reference = {self._sql.dialect.mark}"
-        found = self._query(sql, [token(reference)])
-        return bytes(found[0][0]) if found else None
+    def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
+        """Read large values."""
+        wanted = {token(reference): reference for reference in references}
+        sql = f"SELECT reference, body FROM {Blob._meta.db_table} WHERE reference IN ({self._sql.marks(len(wanted))})"
+        return {wanted[row[0]]: bytes(row[1]) for row in self._query(sql, [*wanted])}
 
-    def rows(self, limit: int) -> Sequence[Row]:
+    def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
         """Read the parking lot, oldest first."""
-        return self._all(ROWS, f" ORDER BY parked_at LIMIT {int(limit)}")
+        at, submission, mark = "parked_at", "submission", self._sql.dialect.mark
+        where = f" WHERE {at} >= {mark} AND ({at} > {mark} OR {submission} > {mark})" if after else ""
+        values = [after[0], after[0], token(after[1])] if after else []
+        sql = self._sql.select(ROWS, (), f"{where} ORDER BY {at}, {submission} LIMIT {int(limit)}")
+        return [ROWS.read(row) for row in self._query(sql, values)]
 
     def letters(self, look: Look) -> Sequence[Letter]:
         """Find dead letters, newest first."""

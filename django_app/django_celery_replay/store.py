@@ -59,7 +59,8 @@ class DjangoStore(Store):
     @property
     def place(self) -> str:
         """Say which database it is."""
-        return f"database {self.alias!r} ({connections[self.alias].vendor})"
+        known = self.alias in connections.settings
+        return f"database {self.alias!r} ({connections[self.alias].vendor if known else 'not in DATABASES'})"
 
     @cached_property
     def _dialect(self) -> Any:

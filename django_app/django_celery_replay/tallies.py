@@ -39,7 +39,8 @@ class Tallies:
         known = self._groups.get(group.group_id)
         newest = group if known is None or filed else known
         counts = (known.filed if known else 0) + filed, (known.unresolved if known else 0) + unresolved
-        self._groups[group.group_id] = evolve(newest, filed=counts[0], unresolved=counts[1])
+        first = known.first_seen if known and known.filed else group.first_seen
+        self._groups[group.group_id] = evolve(newest, filed=counts[0], unresolved=counts[1], first_seen=first)
         if filed:
             self._bars[group.group_id, group.last_seen - group.last_seen % HOUR] += filed
 

@@ -8,8 +8,12 @@ from typing import ClassVar
 
 from celery.contrib.django.task import DjangoTask
 
+from celery_replay.snapshots.capture import StateProvider
 from celery_replay.targets import Marker, Target, Watch
 from celery_replay.task import ReplayTask as CoreTask
+
+from .state_provider import DjangoState
+from .surroundings import DjangoSurroundings
 
 
 class DjangoTarget:
@@ -66,3 +70,5 @@ class ReplayTask(CoreTask, DjangoTask):
 
     abstract = True
     replay_target: ClassVar[Target | None] = DjangoTarget()
+    replay_state: ClassVar[Sequence[StateProvider]] = (DjangoState(),)
+    replay_surroundings: ClassVar[DjangoSurroundings | None] = DjangoSurroundings()

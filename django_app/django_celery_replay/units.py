@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from celery_replay.clock import Micros
@@ -19,8 +19,9 @@ from celery_replay.records import (
     Row,
     StepRecord,
     Waiter,
+    evolve,
 )
-from celery_replay.states import RowStatus
+from celery_replay.states import RowStatus, StepState
 from celery_replay.stores.units import Contention, Record, Unit
 
 from . import blobs, lines
@@ -50,6 +51,11 @@ R = TypeVar("R", Job, Row, Letter, Lease)
 _VERSION = ("status", "revision", "generation", "wake_at")
 """Whatever happens to a row of the parking lot changes one of these."""
 _LEADS = Lead._meta.db_table
+_BATCH = 500
+_TABLES: dict[type, Table[Any]] = {
+    Job: JOBS, Row: ROWS, Letter: LETTERS, HistoryEntry: HISTORY, AttemptRecord: ATTEMPTS, StepRecord: STEPS,
+    Chunk: CHUNKS, Lease: LEASES,
+}  # fmt: skip
 
 
 class SqlUnit(Unit):
@@ -158,6 +164,50 @@ class SqlUnit(Unit):
         self._link.many(self._sql.upsert(CHUNKS), [CHUNKS.row(chunk) for chunk in chunks])
         blobs.put(self._link, self._sql, chunks)
 
+    def letters(self, submissions: Sequence[str]) -> Sequence[Letter]:
+        """Read many dead letters."""
+        # Under the names that were asked for: a column may have had no room for one.
+        asked = {LETTERS.encode("submission", name): name for name in submissions}
+        found: list[Letter] = []
+        for names in self._batches(LETTERS, "submission", submissions):
+            tail = f" WHERE submission IN ({self._sql.marks(len(names))})"
+            for row in self._link.rows(self._sql.select(LETTERS, (), tail), names):
+                letter = LETTERS.read(row)
+                found.append(evolve(letter, submission=asked[LETTERS.encode("submission", letter.submission)]))
+        return found
+
+    def put_all(self, records: Sequence[Record]) -> None:
+        """Upsert many records of one kind."""
+        if not records:
+            return
+        table = _TABLES[type(records[0])]
+        if table is JOBS:
+            claims = [job.claim for job in records if isinstance(job, Job) and job.claim]
+            for names in self._batches(JOBS, "claim", claims):
+                which = f"claim IN ({self._sql.marks(len(names))})"
+                self._link.change(f"UPDATE {JOBS.name} SET claim = NULL WHERE {which}", names)
+        self._link.many(self._sql.upsert(table), [table.row(record) for record in records])
+
+    def put_blobs(self, chunks: Sequence[Chunk]) -> None:
+        """Insert large values."""
+        blobs.put(self._link, self._sql, chunks)
+
+    def drop_rows(self, submissions: Sequence[str]) -> None:
+        """Delete rows of the parking lot."""
+        for names in self._batches(ROWS, "submission", submissions):
+            self._link.change(f"DELETE FROM {ROWS.name} WHERE submission IN ({self._sql.marks(len(names))})", names)
+
+    def drop_claimed(self, scopes: Sequence[str]) -> None:
+        """Delete unsettled steps."""
+        for names in self._batches(STEPS, "scope", scopes):
+            which = f"scope IN ({self._sql.marks(len(names))}) AND state = '{StepState.CLAIMED}'"
+            self._link.change(f"DELETE FROM {STEPS.name} WHERE {which}", names)
+
+    @staticmethod
+    def _batches(table: Table[Any], column: str, values: Sequence[str]) -> Iterator[list[Any]]:
+        encoded = sorted({table.encode(column, value) for value in values})
+        return (encoded[start : start + _BATCH] for start in range(0, len(encoded), _BATCH))
+
     def drop(self, record: Row | StepRecord) -> None:
         """Delete a record."""
         if isinstance(record, StepRecord):
@@ -260,6 +310,19 @@ class SqlUnit(Unit):
             return False
         link.change(f"INSERT INTO {_LEADS} (name, nonce, until) VALUES ({self._sql.marks(3)})", [name, nonce, until])
         return True
+
+    def mark(self, name: str, at_least: Micros = 0) -> Micros:
+        """Raise a number that never sinks: a lease on all tokens up to there, in the table of leases."""
+        mark, link = self._sql.dialect.mark, self._link
+        found = link.rows(f"SELECT until FROM {_LEADS} WHERE name = {mark}", [name])
+        if not found and at_least:
+            link.change(
+                f"INSERT INTO {_LEADS} (name, nonce, until) VALUES ({self._sql.marks(3)})", [name, "", at_least]
+            )
+        elif at_least:
+            raised = f"UPDATE {_LEADS} SET until = {mark} WHERE name = {mark} AND until < {mark}"
+            link.change(raised, [at_least, name, at_least])
+        return int(found[0][0]) if found else 0
 
     def advance(self, submissions: Sequence[str]) -> Sequence[str]:
         """Mark many ended jobs at once."""

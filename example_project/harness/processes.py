@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from .broker import broker
 
@@ -36,10 +37,11 @@ class Shop:
             "SHOP_OUTSIDE_URL": outside_url,
         }
 
-    def manage(self, *words: str, show: bool = False) -> str:
+    def manage(self, *words: str, show: bool = False, env: Mapping[str, str] = MappingProxyType({})) -> str:
         """Run one of Django's commands and return what it prints; that is shown, or told if it fails."""
         command = [sys.executable, str(ROOT / "example_project" / "manage.py"), *words]
-        done = subprocess.run(command, check=False, env=self.env, cwd=ROOT, capture_output=not show, text=True)
+        env = {**self.env, **env}
+        done = subprocess.run(command, check=False, env=env, cwd=ROOT, capture_output=not show, text=True)
         if done.returncode:
             raise RuntimeError(f"manage.py {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout or ""

@@ -18,6 +18,7 @@ SELECT c.points, SUM(o.total_cents / 100) AS due,
        SUM(o.status = 'shipped') AS shipped, COUNT(*) AS orders
 FROM shop_customer c JOIN shop_order o ON o.customer_id = c.id GROUP BY c.id
 """
+POINTS = "SELECT c.points FROM shop_customer c JOIN shop_order o ON o.customer_id = c.id WHERE o.number = ?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class Sighting:
     overcharged_cents: int
     """Money that the gateway took for orders already charged."""
     receipts: dict[str, int]
+    gifts: dict[str, int]
     asked: int
     """Calls that only asked, and changed nothing."""
     answering: list[dict[str, str]]
@@ -109,8 +111,13 @@ class Witness:
         """Deliver the same message once more, byte for byte, behind all others."""
         self._redis.lpush("celery", message)
 
-    def _query(self, statement: str) -> list[dict[str, Any]]:
+    def points_for(self, order: str) -> int:
+        """Return the points of an order's customer."""
+        (row,) = self._query(POINTS, order)
+        return int(row["points"])
+
+    def _query(self, statement: str, *values: str) -> list[dict[str, Any]]:
         path = self._shop.folder / "shop.sqlite3"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as database:
             database.row_factory = sqlite3.Row
-            return [dict(row) for row in database.execute(statement)]
+            return [dict(row) for row in database.execute(statement, values)]

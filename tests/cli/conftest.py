@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,11 +55,11 @@ class Shop:
 
 
 @pytest.fixture
-def shop() -> Iterator[Shop]:
+def shop(tmp_path: Path, empty_memory_broker: None) -> Iterator[Shop]:
     clock = Clock()
     store = MemoryStore(clock)
     with Celery("shop", task_cls=ReplayTask, set_as_current=False, broker="memory://") as app:
-        app.conf.update(replay_store="memory://")
+        app.conf.update(replay_store="memory://", replay_spool_dir=str(tmp_path / "spool"))
         app.task(ship, name="shop.ship", shared=False)
         use_store(app, store)
         yield Shop(app, store, clock)

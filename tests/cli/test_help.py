@@ -17,8 +17,9 @@ COMMANDS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "co
 
 def every(group, path=()):
     yield path, group
-    for name, command in getattr(group, "commands", {}).items():
-        yield from every(command, (*path, name))
+    context = click.Context(group)
+    for name in group.list_commands(context) if isinstance(group, click.Group) else ():
+        yield from every(group.get_command(context, name), (*path, name))
 
 
 COMMANDS = dict(every(replay))
@@ -26,9 +27,12 @@ COMMANDS = dict(every(replay))
 
 def test_the_commands_are_these():
     assert {" ".join(path) for path, command in COMMANDS.items() if not isinstance(command, click.Group)} == {
-        "dlq assign", "dlq discard", "dlq edit", "dlq follow", "dlq group", "dlq groups", "dlq investigate", "dlq list",
-        "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "dlq stop", "erase", "jobs find",
-        "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune", "status",
+        "dlq assign", "dlq discard", "dlq dry-run", "dlq edit", "dlq follow", "dlq group", "dlq groups",
+        "dlq investigate", "dlq list",
+        "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "dlq stop", "drain", "erase", "export",
+        "jobs find", "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune",
+            "run",
+        "snapshot diff", "snapshot list", "snapshot show", "status",
         "steward", "trace list", "trace show",
     }  # fmt: skip
 
@@ -56,13 +60,14 @@ def test_every_field_of_the_json_is_documented(shop):
     (failed,), (owned,) = shop.reads("jobs show a"), shop.reads("jobs show owner")
     decided = [shop.reads(line)[0] for line in ("dlq edit a --set order_id=7", "dlq assign a ann", "dlq groups")]
     (plan,), (counted,) = shop.reads("dlq replay a --dry-run"), shop.reads("prune --dry-run")
+    (ran,) = shop.reads("run a --mode dry-run")
     (sent,) = shop.reads("dlq replay a --because x --yes --include-unknown 1")
     (stopped,) = shop.reads(f"dlq stop {sent['operation']} --because x")
     (letter,), (group,) = shop.reads("dlq show a"), shop.reads(f"dlq group {decided[2]['group']}")
     parts = [failed["payload"], failed["attempts_ended"][0], owned["steps"][0]]
     parts += [letter["evidence"], letter["history"][0], letter["replayed_as"][0], plan["binding"], group]
     lists = [*shop.reads("trace show a"), *shop.reads("parked list"), *shop.reads("status")]
-    shown = [failed, letter, plan, sent, stopped, counted, *decided, *parts, *lists]
+    shown = [failed, letter, plan, ran, sent, stopped, counted, *decided, *parts, *lists]
 
     words = set(re.findall(r"`(\w+)`", COMMANDS_PAGE.read_text()))
     assert {name for record in shown for name in record} - words == set()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from celery_replay import message_leases
@@ -7,6 +9,7 @@ from celery_replay.clock import SECOND
 from celery_replay.exceptions import StoreUnavailable
 from celery_replay.runtime import use_store
 from celery_replay.stores.memory import MemoryStore
+from celery_replay.stores.reading import Pause
 from tests.conformance.callers import opens, runs
 
 
@@ -130,3 +133,23 @@ def test_every_other_command_ends_with_three_and_a_sentence_where_the_store_is_a
 )
 def test_it_says_what_keeps_a_running_jobs_message_from_other_workers(broker, wanted, says):
     assert says in message_leases.describe({"broker_url": broker}, wanted=wanted)
+
+
+class PausedStore(SharedStore):
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.pause = Pause(since=clock.now - 60 * SECOND, until=clock.now + 540 * SECOND)
+
+    def overview(self, *given, **named):
+        return replace(super().overview(*given, **named), paused=self.pause)
+
+
+def test_that_resources_are_given_to_nobody_is_told_with_its_times(shop):
+    use_store(shop.app, PausedStore(shop.clock))
+    glance = shop.reads("status")[0]
+    assert glance["grants_paused_since"] == "2023-11-14T22:12:20.000000Z"
+    assert glance["grants_paused_until"] == "2023-11-14T22:22:20.000000Z"
+    assert not glance["healthy"]
+    result = shop.types("status")
+    assert result.exit_code == 1
+    assert "! the store may have lost what it knew: until 2023-11-14 22:22:20" in result.output

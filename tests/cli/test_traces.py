@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from celery_replay.cli.fields import moment
+from celery_replay.cli.output import cell
 from celery_replay.clock import SECOND
 from celery_replay.states import Outcome
 from celery_replay.trace import Recorder
@@ -82,6 +84,16 @@ def test_a_failure_of_another_job_of_the_trace_is_not_this_ones(shop):
     closes(shop.store, runs(shop.store, "a", nonce="n"), Outcome.REVOKED)
     tells(shop, "other", ("failed", {"status": "fail"}), job="another task")
     assert "failed here" not in shop.types("trace show a").stdout
+
+
+def test_of_a_job_whose_worker_is_silent_the_trace_says_since_when(shop):
+    runs(shop.store, "a", nonce="n")
+    assert "silent since" not in shop.types("trace show a").stdout
+    shop.clock.now += 3600 * SECOND
+    last = shop.types("trace show a").stdout.splitlines()[-1]
+    job = shop.store.job("a")
+    assert last.startswith(f"its worker has been silent since {cell(moment(job.lease_until))}; if its message")
+    assert last.endswith(f"it is filed at {cell(moment(job.reap_at))}")
 
 
 def test_events_in_json_have_iso_times(shop):

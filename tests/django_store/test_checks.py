@@ -51,8 +51,34 @@ def test_the_stores_database_is_checked(databases: Any, settings: Any, store: st
     assert all(message.hint for message in found)
 
 
+@pytest.mark.parametrize(
+    ("store", "ledger", "journal", "ids"),
+    [
+        (None, "redis://localhost", "django://replay", []),
+        (None, "redis://localhost", "django://big", []),
+        (None, "redis://localhost", None, []),
+        (None, "redis://localhost", "django", ["celery_replay.E001"]),
+        (None, "redis://localhost", "django://nowhere", ["celery_replay.E004"]),
+        (None, "redis://localhost:port", "django://big", ["celery_replay.E003"]),
+        (None, None, "django://big", ["celery_replay.E003"]),
+        (None, "django", "django://big", ["celery_replay.E003"]),
+        ("django://big", "redis://localhost", "django://big", ["celery_replay.E003"]),
+    ],
+)
+def test_a_ledger_and_its_journal_are_checked(
+    databases: Any, settings: Any, store: str | None, ledger: str | None, journal: str | None, ids: list[str]
+) -> None:
+    settings.CELERY_REPLAY_STORE, settings.CELERY_REPLAY_LEDGER, settings.CELERY_REPLAY_JOURNAL = store, ledger, journal
+    found = check_store(None)
+    assert [message.id for message in found] == ids
+    assert all(message.hint for message in found)
+    assert all("CELERY_REPLAY_JOURNAL" in message.msg for message in found if message.id == "celery_replay.E004")
+
+
 @pytest.fixture
-def no_app() -> Iterator[None]:
+def no_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Tasks of other tests, which Celery would give to every app.
+    monkeypatch.setattr(_state, "_on_app_finalizers", set())
     before = _state.default_app, getattr(_state._tls, "current_app", None)
     _state.default_app = None
     _state._tls.current_app = None
@@ -63,6 +89,17 @@ def no_app() -> Iterator[None]:
 def ids(app: Celery) -> list[str | None]:
     app.set_current()
     return [message.id for message in check_apps(None)]
+
+
+def test_a_task_whose_class_knows_nothing_of_what_it_declares_is_warned_of(no_app: None) -> None:
+    app = Celery(set_as_current=False)
+
+    @app.task(name="ship", shared=False, idempotency_key="ship:{order_id}")
+    def ship(order_id: int) -> None:
+        pass
+
+    assert ids(app) == ["celery_replay.W006"]
+    assert "Task ship declares idempotency_key, which is not in force" in check_apps(None)[0].msg
 
 
 def test_a_project_without_a_celery_app_is_fine(no_app: None) -> None:

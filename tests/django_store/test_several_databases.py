@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
-from django.db import connections, transaction
+from django.db import IntegrityError, connections, transaction
 
 from celery_replay import ConfigurationError, HalfCommitted
+from celery_replay.exceptions import RolledBack
 from celery_replay.runtime import runtime_of
 from celery_replay.states import Effect, Outcome
 from celery_replay.worker import StewardStep
@@ -134,6 +136,45 @@ def test_with_one_database_an_error_after_its_commit_is_no_proof_of_absence(shop
     assert shop.letter().effect is Effect.UNKNOWN
     assert pay.apply().get() == "paid"
     assert found(business) == [(1, 1)]
+
+
+@pytest.mark.parametrize("tries", [2, 1])
+def test_an_error_of_the_commit_is_retried_as_one_of_the_body_would_be(shop: Shop, business: str, tries: int) -> None:
+    begun = []
+
+    @shop.task(atomic=business, autoretry_for=(ValueError,), max_retries=tries - 1, default_retry_delay=0)
+    def pay(self: Any) -> str:
+        begun.append(self.request.retries)
+        write(business)
+        if len(begun) == 1:
+            transaction.on_commit(fail, using=business)
+        return "paid"
+
+    if tries == 1:
+        with pytest.raises(ValueError, match="the process ends here"):
+            pay.apply().get()
+        assert shop.letter().effect is Effect.UNKNOWN
+    else:
+        # The marker tells it that the transaction had been committed.
+        assert pay.apply().get() == "paid"
+        assert (shop.job().status, shop.letter()) == (Outcome.SUCCEEDED, None)
+    assert (begun, found(business)) == ([0], [(1, 1)])
+
+
+def test_what_is_refused_after_the_body_is_not_retried(shop: Shop, business: str) -> None:
+    begun = []
+
+    @shop.task(atomic=business, autoretry_for=(Exception,), max_retries=3, default_retry_delay=0)
+    def pay(self: Any) -> None:
+        begun.append(self.request.retries)
+        with transaction.atomic(using=business):
+            write(business)
+            with suppress(IntegrityError):
+                Fence.objects.using(business).create(name="effect 0", token=1)
+
+    with pytest.raises(RolledBack):
+        pay.apply().get()
+    assert (begun, found(business)) == ([0], [(0, 0)])
 
 
 # What may be named

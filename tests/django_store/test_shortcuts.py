@@ -5,40 +5,21 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 from celery_replay.admission import Ask
-from celery_replay.clock import SECOND
 from celery_replay.facts import attempt_of
-from celery_replay.states import AckMode, Effect, Outcome, StepState, Verdict
-from celery_replay.stores.base import Store
-from django_celery_replay.connections import Link
-from django_celery_replay.models import LetterTrend
+from celery_replay.states import Effect, Outcome, StepState, Verdict
+from celery_replay.stores.memory import MemoryStore
 from django_celery_replay.store import DjangoStore
-from django_celery_replay.tables import (
-    ATTEMPTS,
-    CHUNKS,
-    GROUPS,
-    HISTORY,
-    HOLDINGS,
-    JOBS,
-    LEASES,
-    LETTERS,
-    ROWS,
-    STEPS,
-    UNCOUNTED,
-    WAITERS,
-)
-from tests.django_store.builders import ask, chunk, delivery, ending, step
-from tests.support.django_stores import database_alias
+from tests.conformance import shortcuts
+from tests.conformance.world import Clock
+from tests.django_store.builders import ask, chunk, ending, step
+from tests.support.django_stores import database_alias, empty_tables
 
-NOW = 1_800_000_000 * SECOND
 LASTING: list[DjangoStore] = []
 
 
@@ -49,12 +30,8 @@ def _close_what_lasts() -> Iterator[None]:
         store.close_connections()
 
 
-class LongWay(DjangoStore):
+class LongWay(shortcuts.LongWay, DjangoStore):
     """Takes no shortcuts."""
-
-    _admit_new = Store._admit_new
-    _close_own = Store._close_own
-    _claim_new = Store._claim_new
 
 
 @contextmanager
@@ -206,151 +183,24 @@ def test_times_are_the_servers_on_the_short_way_too(postgres_store: DjangoStore)
     assert postgres_store.attempts(of.delivery.submission) == [attempt_of(job, Outcome.SUCCEEDED, job.closed_at or 0)]
 
 
-before = st.sampled_from(["nothing", "parked", "held", "failed", "own", "succeeded", "leased", "leased before"])
-between = st.sets(
-    st.sampled_from(
-        ["waiter", "copy", "step", "other step", "reaped", "renewed", "taken over", "lease waiter", "lapse"]
-    )
-)
-options = st.fixed_dictionaries(
-    {
-        "resources": st.sampled_from([(), (), ("r",), ("r", "s")]),
-        "key": st.sampled_from(["", "k"]),
-        "ack": st.sampled_from(AckMode),
-        "is_step": st.booleans(),
-        "generation": st.integers(0, 1),
-        "published_at": st.sampled_from([None, NOW - SECOND]),
-        "expires_at": st.sampled_from([None, None, None, NOW + SECOND]),
-        "original": st.sampled_from([None, None, None, "other"]),
-    }
-)
-ends = st.fixed_dictionaries(
-    {
-        "outcome": st.sampled_from(
-            [
-                Outcome.SUCCEEDED,
-                Outcome.SUCCEEDED,
-                Outcome.RETRY_SCHEDULED,
-                Outcome.FAILED,
-                Outcome.FAILED,
-                Outcome.ROLLED_BACK,
-                Outcome.IGNORED,
-                Outcome.INTERRUPTED,
-                Outcome.REQUEUED,
-                Outcome.SUPERSEDED,
-            ]
-        ),
-        "canvas": st.booleans(),
-        "result": st.sampled_from([None, "null", '"\x00\ud800"']),
-        "unsettled": st.booleans(),
-        "reserve_us": st.sampled_from([0, 7 * SECOND]),
-    }
-)
-
-
-@given(before=before, between=between, options=options, ends=ends, chunks=st.integers(0, 3), settled=st.booleans())
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-def test_the_short_way_leaves_what_the_long_way_leaves(
-    postgres_dsn: str, before: str, between: set[str], options: Any, ends: Any, chunks: int, settled: bool
-) -> None:
+@given(case=shortcuts.CASES)
+@settings(shortcuts.EXAMPLES, max_examples=80)
+def test_the_short_way_leaves_what_the_long_way_and_memory_leave(postgres_dsn: str, case: shortcuts.Case) -> None:
     alias = database_alias(postgres_dsn)
     found = []
     for kind in (DjangoStore, LongWay):
         store, clock = _lasting(kind, alias)
-        clock[0] = NOW
-        store._run(_empty)
-        found.append(_play(store, clock, before, between, options, ends, chunks, settled))
+        empty_tables(alias)
+        found.append(shortcuts.play(store, clock, case))
     short, long = found
     assert short == long
+    clock = Clock()
+    assert short == shortcuts.play(MemoryStore(clock), clock, case)
 
 
 @cache
-def _lasting(kind: type[DjangoStore], alias: str) -> tuple[DjangoStore, list[int]]:
-    clock = [NOW]
-    store = kind(alias, now=partial(clock.__getitem__, 0))
+def _lasting(kind: type[DjangoStore], alias: str) -> tuple[DjangoStore, Clock]:
+    clock = Clock()
+    store = kind(alias, now=clock)
     LASTING.append(store)
     return store, clock
-
-
-def _empty(link: Link) -> None:
-    tables = (
-        JOBS, ROWS, LETTERS, ATTEMPTS, STEPS, CHUNKS, GROUPS, UNCOUNTED, HISTORY, LEASES, HOLDINGS, WAITERS
-    )  # fmt: skip
-    for name in (*(table.name for table in tables), LetterTrend._meta.db_table):
-        link.change(f"DELETE FROM {name}")
-
-
-def _play(
-    store: DjangoStore,
-    clock: list[int],
-    before: str,
-    between: set[str],
-    options: Any,
-    ends: Any,
-    chunks: int,
-    settled: bool,
-) -> list[Any]:
-    _prepare(store, before)
-    clock[0] += SECOND // 2
-    of = ask("s", nonce="nonce", **options)
-    admission = store.open(of)
-    answers: list[Any] = [admission.verdict, admission.facts.job, admission.incomplete]
-    answers += [(place.lease.resource, place.lease.fence, place.lease.until) for place in admission.facts.places]
-    job = admission.facts.job
-    if admission.verdict is Verdict.RUN and job is not None:
-        clock[0] += SECOND
-        _disturb(store, clock, between, of, job)
-        steps = (step(of, "a", StepState.SETTLED, output="1"),) if settled else ()
-        events = [chunk(of, n, blobs=((f"b{n}", b"x"),)) for n in range(chunks)]
-        accepted, rows = store.close(job, ending(of, steps=steps, resources=of.resources, **ends), events)
-        answers += [accepted, list(rows)]
-    return answers + _records(store, of)
-
-
-def _prepare(store: DjangoStore, before: str) -> None:
-    if before == "nothing":
-        return
-    resources = ("s",) if "leased" in before else ()
-    first = ask("s" if before == "own" else "other", "k", nonce="first", resources=resources)
-    job = store.open(first).facts.job
-    if before == "leased before":
-        store.close(job, ending(first, Outcome.FAILED, resources=resources))
-    if before == "parked":
-        store.open(ask("s", "k", nonce="earlier"))
-    if before in ("failed", "succeeded"):
-        store.close(job, ending(first, Outcome(before)))
-
-
-def _disturb(store: DjangoStore, clock: list[int], between: set[str], of: Any, job: Any) -> None:
-    if "waiter" in between:
-        store.open(ask("waiter", of.key, nonce="waiter"))
-    if "lease waiter" in between:
-        store.open(ask("waiter", nonce="waiter", resources=("r",)))
-    if "lapse" in between:
-        clock[0] += 1000 * SECOND
-        store.open(ask("thief", nonce="thief", resources=("s",)))
-    if "copy" in between:
-        store.open(ask("s", of.key, of.delivery.generation, nonce="copy"))
-    if "step" in between:
-        store.claim_step(job, step(of, "a"), delivery("s"))
-    if "other step" in between:
-        store.claim_step(job, step(of, "b"), delivery("s"))
-        store.claim_step(job, step(of, "b"), delivery("s"))
-    if "reaped" in between:
-        clock[0] += 1000 * SECOND
-        store.reap()
-    if "taken over" in between:
-        clock[0] += 1000 * SECOND
-        store.open(ask("s", of.key, of.delivery.generation, nonce="copy", resources=of.resources))
-
-
-def _records(store: DjangoStore, of: Any) -> list[Any]:
-    names = ("s", "other", "waiter", "r")
-    looks = (store.job, store.row, store.letter, store.attempts, store.lease, store.holdings, store.line)
-    found: list[Any] = [list(store.chunks(of.trace_id)), list(store.steps(of.identity)), store.blob("b0")]
-    groups = store.groups(unresolved=False)
-    happened = [replace(entry, entry_id="") for entry in store.history(submission="s")]
-    found += [groups, store.trend([group.group_id for group in groups], 0), happened]
-    return found + [look(name) for name in names for look in looks]

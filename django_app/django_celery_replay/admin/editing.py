@@ -61,7 +61,7 @@ def _mended(letter: Letter, args: str, kwargs: str) -> Mended:
     task = known.app.tasks.get(letter.operation)
     if task is None:
         raise PayloadUnfit(f"task {letter.operation} is not registered here: nobody can say what it takes")
-    return fitting.replaced(letter, known.policy(task), *mending.meant(letter.edited or letter.message, args, kwargs))
+    return fitting.replaced(letter, known.policy(task), *mending.meant(letter.to_send, args, kwargs))
 
 
 def edit(model_admin: Any, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -94,7 +94,7 @@ def _page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 def _begun(letter: Letter) -> dict[str, object]:
     """Return the form as it is at first, or why there is none."""
     try:
-        readable = mending.readable(letter.edited or letter.message)
+        readable = mending.readable(letter.to_send)
     except kept_messages.PayloadUnreadable as error:
         return {"problem": capfirst(said(error))}
     texts = {"args": json_text(readable.args), "kwargs": json_text(readable.kwargs)}

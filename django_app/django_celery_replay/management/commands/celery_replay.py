@@ -12,8 +12,7 @@ from celery.app.utils import find_app
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from celery_replay.cli import replay
-from celery_replay.cli.access import Commands
+from celery_replay.cli import Commands
 
 _OF_DJANGO = ("--settings", "--pythonpath")
 """Options of any command, which Django has followed by now."""
@@ -43,7 +42,7 @@ class Project:
             raise click.UsageError(f"the Celery app {self._name!r} can't be loaded: {error}") from error
 
 
-@click.group(cls=Commands, commands=replay.commands, epilog=_EXAMPLE)
+@click.group(cls=Commands, epilog=_EXAMPLE)
 @click.option("-A", "--app", default="", help="The Celery app, as `celery -A` takes it: package.module:app.")
 @click.pass_context
 def celery_replay(ctx: click.Context, app: str) -> None:

@@ -1,0 +1,27 @@
+"""`replay dlq`: jobs that need a human decision."""
+
+from __future__ import annotations
+
+import click
+
+from . import editing, groups, letters, options, replays, triage, trials
+
+
+@click.group(epilog=options.example("dlq list"))
+def dlq() -> None:
+    """Triage dead letters: look at them, replay, mend, discard."""
+
+
+for _command in (
+    letters.list_,
+    letters.show,
+    groups.groups,
+    groups.group,
+    trials.dry_run,
+    replays.replay,
+    replays.follow_,
+    replays.stop_,
+    editing.edit,
+    *triage.COMMANDS,
+):
+    dlq.add_command(_command)

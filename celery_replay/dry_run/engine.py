@@ -1,0 +1,181 @@
+"""Runs recorded jobs in a sandbox: one process each, forked from this one, in which the project is loaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..exceptions import ReplayError
+from ..replay.message import unpack_message
+from ..sandbox import child
+from ..sandbox.report import Report
+from ..snapshots.tree import Tree
+from .comparison import Comparison, compare
+from .recording import Recording
+from .rerun import rerun
+
+Data = dict[str, Any]
+
+
+class NotRunnable(ReplayError):
+    """The job can't be run again here; the message says why."""
+
+    id = "not-runnable"
+
+
+class Surroundings(Protocol):
+    """What a framework has instead of its databases, mail, caches and files in a dry run."""
+
+    def make_template(self, folder: Path) -> Any:
+        """Make, once, what every run gets a copy of."""
+
+    def enter(self, template: Any, folder: Path, state: Tree | None) -> Data:
+        """In the process of a run, before anything is asked of a database: go over to what is in the folder.
+
+        Args:
+            state: what the run begins with.
+
+        Returns:
+            What the report tells of it.
+        """
+
+    def told(self) -> Data:
+        """Say after the body what went to mail and the like."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """What became of one."""
+
+    recording: Recording = field(repr=False)
+    report: Report
+    found: Data | None
+    comparison: Comparison
+
+
+_MEMORY = Path("/dev/shm")
+_PREFIX = "celery-replay-dry-run-"
+
+
+def _sweep(where: Path) -> None:
+    """Remove what engines left behind that were killed: recorded rows, in memory."""
+    for folder in where.glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdecimal() and not _is_alive(int(pid)) and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+class Engine:
+    """Runs jobs of an app; a context manager, since it has a folder."""
+
+    def __init__(self, app: Any, *, timeout_s: float = 60, require_kernel: bool = False) -> None:
+        self._app = app
+        self._timeout_s = timeout_s
+        self._require_kernel = require_kernel
+        self._stack = ExitStack()
+        self._templates: dict[int, Any] = {}
+
+    def __enter__(self) -> Engine:
+        for name in _NEEDED:
+            with suppress(ImportError):
+                import_module(name)
+        where = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+        _sweep(where)
+        prefix = f"{_PREFIX}{os.getpid()}-"
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=where)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, recording: Recording, stubs: Mapping[str, Any] | None = None) -> DryRun:
+        """Run a job as it is recorded, with today's code.
+
+        Args:
+            stubs: by the names of steps, what they give in place of what is recorded.
+
+        Raises:
+            NotRunnable: today's code has no such task, or it is none of ours.
+            ConfigurationError: the kernel's layers are required, and it has not got them.
+        """
+        task = self._task(recording.job.operation)
+        surroundings: Surroundings | None = getattr(task, "replay_surroundings", None)
+        template = self._template(surroundings) if surroundings is not None else None
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        hard, soft = _limits(task, recording)
+        try:
+            report = child.run(
+                partial(_body, self._app, recording, stubs or {}, soft, surroundings, template, folder),
+                folder=folder,
+                timeout_s=min(self._timeout_s, hard or self._timeout_s),
+                require_kernel=self._require_kernel,
+            )
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        blocked, died = [*map(str, report.blocked)], report.died or str(report.error)
+        found: Data | None = report.value if report.ok else None
+        try:
+            comparison = compare(recording, found, blocked, died)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            # The body may write to the pipe, too.
+            found, comparison = None, compare(recording, None, blocked, "its answer can't be read")
+        return DryRun(recording=recording, report=report, found=found, comparison=comparison)
+
+    def _task(self, name: str) -> Any:
+        task = self._app.tasks.get(name)
+        if task is None:
+            raise NotRunnable(f"there is no task {name!r} in today's code")
+        if not hasattr(task, "replay_target"):
+            raise NotRunnable(f"task {name} is no ReplayTask any more")
+        return task
+
+    def _template(self, surroundings: Surroundings) -> Any:
+        if id(surroundings) not in self._templates:
+            folder = Path(tempfile.mkdtemp(prefix="template-", dir=self._folder))
+            self._templates[id(surroundings)] = surroundings.make_template(folder)
+        return self._templates[id(surroundings)]
+
+
+_NEEDED = ("time_machine", "kombu.transport.memory", "celery.backends.cache")
+"""Imported once here, and not in each of the processes."""
+
+
+def _limits(task: Any, recording: Recording) -> tuple[float | None, float | None]:
+    """Return the hard and the soft time limit, the message's before the task's."""
+    told = unpack_message(recording.message)["headers"].get("timelimit")
+    hard, soft = told if isinstance(told, (list, tuple)) and len(told) == 2 else (None, None)
+    return hard or task.time_limit, soft or task.soft_time_limit
+
+
+def _body(
+    app: Any,
+    recording: Recording,
+    stubs: Mapping[str, Any],
+    soft_limit_s: float | None,
+    surroundings: Surroundings | None,
+    template: Any,
+    folder: Path,
+) -> Data:
+    """Run in the child, which is locked by now: what the project's own code does on the way is held, too."""
+    entered = surroundings.enter(template, folder, recording.before) if surroundings is not None else {}
+    found = rerun(app, recording, stubs, soft_limit_s)
+    told = surroundings.told() if surroundings is not None else {}
+    return {**found, "surroundings": {**entered, **told}}

@@ -1,0 +1,113 @@
+"""What is recorded of a job, as far as it is needed to run it again without doing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ..clock import Micros
+from ..exceptions import SnapshotUnreadable
+from ..records import Event, Job, StepRecord
+from ..replay import message as messages
+from ..replay.message import Payload
+from ..serialization import unpack
+from ..snapshots.capture import AFTER, BEFORE
+from ..snapshots.reading import Taken, taken
+from ..snapshots.tree import Tree
+from ..stores.base import Store
+from ..trace import timeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """The last attempt of a job, and what earlier ones left behind."""
+
+    job: Job
+    message: bytes = field(repr=False)
+    """The message that is run: the original one, or one with other arguments."""
+    payload: Payload
+    events: Sequence[Event]
+    """The attempt's, in their order."""
+    steps: Mapping[str, StepRecord]
+    """Side effects by their keys, of all attempts."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """What recorded steps gave in this attempt, as JSON, by the digests of their keys."""
+    started_at: Micros
+    blobs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    snapshots: Mapping[str, Taken] = field(default_factory=dict)
+    """By the name of the moment, the last one of the attempt."""
+
+    @property
+    def before(self) -> Tree | None:
+        """The declared state before the body; None where none was captured, or it is gone."""
+        return self._tree(BEFORE)
+
+    @property
+    def after(self) -> Tree | None:
+        """The declared state after the body, as its transaction has left it."""
+        return self._tree(AFTER)
+
+    def _tree(self, when: str) -> Tree | None:
+        found = self.snapshots.get(when)
+        try:
+            return Tree(found.reference, self._fetch) if found is not None else None
+        except SnapshotUnreadable:
+            return None
+
+    def _fetch(self, references: Sequence[str]) -> Mapping[str, bytes]:
+        return {name: self.blobs[name] for name in references if name in self.blobs}
+
+
+def recording_of(store: Store, job: Job, message: bytes) -> Recording:
+    """Read what is kept of a job; afterwards the store is not needed any more.
+
+    Args:
+        message: what is to be run: the letter's, perhaps edited.
+
+    Raises:
+        PayloadUnreadable: it was not kept, or is not JSON; nothing else is ever decoded.
+    """
+    payload = messages.read(message)
+    told = timeline(store, job.trace_id)
+    attempt = _attempt(store, job, told)
+    events = [event for event in told if event.attempt == attempt]
+    snapshots = {one.when: one for one in taken(events)}
+    return Recording(
+        job=job,
+        message=message,
+        payload=payload,
+        events=events,
+        steps={step.key: step for step in store.steps(job.identity)},
+        reads=_reads(store, events),
+        started_at=next((event.at for event in events if event.name == "started"), job.started_at),
+        blobs=_blobs(store, snapshots),
+        snapshots=snapshots,
+    )
+
+
+def _attempt(store: Store, job: Job, told: Sequence[Event]) -> str:
+    """Find the last attempt whose body ran; the job may have been refused since."""
+    ran = {event.attempt for event in told if event.name == "started"}
+    ended = [attempt.nonce for attempt in store.attempts(job.submission) if attempt.nonce in ran]
+    return job.nonce if job.nonce in ran or not ended else ended[-1]
+
+
+def _reads(store: Store, events: Sequence[Event]) -> Mapping[str, str]:
+    references = [event.output_ref for event in events if event.name == "step_done" and event.output_ref]
+    found = {}
+    for body in store.blobs(references).values():
+        with suppress(Exception):  # a stored value may be of any version, or damaged; it is missing then
+            kept = unpack(body)
+            found[str(kept["call"])] = str(kept["output"])
+    return found
+
+
+def _blobs(store: Store, snapshots: Mapping[str, Taken]) -> Mapping[str, bytes]:
+    found: dict[str, bytes] = {}
+    for one in snapshots.values():
+        try:
+            found.update(store.blobs(list(Tree(one.reference, store.blobs).references())))
+        except SnapshotUnreadable:
+            continue
+    return found

@@ -1,0 +1,117 @@
+"""A Django project in one file: records a job that fails, and runs it by another body. Prints what came out, as JSON.
+
+python -m tests.dry_run.django_project FOLDER BODY
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import django
+from celery import Celery
+from django.conf import settings
+
+FOLDER, BODY = sys.argv[1:3]
+
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{FOLDER}/live.sqlite3"}},
+    DATABASE_ROUTERS=["tests.dry_run.rows.models.Router"],
+    INSTALLED_APPS=["django_celery_replay", "tests.dry_run.rows"],
+    MEDIA_ROOT=f"{FOLDER}/media",
+    SECRET_KEY="x",
+)
+django.setup()
+
+from django.core import mail  # noqa: E402
+from django.core.cache import cache  # noqa: E402
+from django.core.files.base import ContentFile  # noqa: E402
+from django.core.files.storage import default_storage  # noqa: E402
+from django.db import connection  # noqa: E402
+
+from celery_replay.dry_run.engine import Engine  # noqa: E402
+from celery_replay.dry_run.recording import recording_of  # noqa: E402
+from celery_replay.runtime import use_store  # noqa: E402
+from celery_replay.stores.memory import MemoryStore  # noqa: E402
+from tests.dry_run.rows.models import Customer, Order  # noqa: E402
+
+app = Celery("rows", task_cls="django_celery_replay:ReplayTask", broker="memory://", backend="cache+memory://")
+app.conf.update(replay_store="memory://", replay_eager="record")
+
+
+def fail() -> None:
+    raise ValueError("then")
+
+
+def write() -> list[int]:
+    Customer.objects.filter(pk=1).update(points=7)
+    Customer.objects.create(name="Bob", code="b")
+    return list(Customer.objects.order_by("pk").values_list("points", flat=True))
+
+
+def send_mail() -> int:
+    return mail.send_mail("Thanks", "…", "shop@example.org", ["ann@example.org"])
+
+
+def keep() -> list[Any]:
+    cache.set("a", 1)
+    return [cache.get("a"), default_storage.save("label.txt", ContentFile(b"x")), default_storage.exists("label.txt")]
+
+
+def ask_of_orders() -> int:
+    return Order.objects.count()
+
+
+bodies: dict[str, Callable[[], Any]] = {
+    "write": write,
+    "nothing": lambda: None,
+    "send_mail": send_mail,
+    "keep": keep,
+    "ask_of_orders": ask_of_orders,
+}
+body: list[Callable[[], Any]] = [fail]
+
+
+@app.task(name="job", state={"customers": Customer.objects.all})
+def job() -> Any:
+    return body[0]()
+
+
+def rows() -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        return cursor.execute("SELECT id, name, points FROM rows_customer ORDER BY id").fetchall()
+
+
+with connection.schema_editor() as editor:
+    for model in (Customer, Order):
+        editor.create_model(model)
+Customer.objects.create(pk=1, name="Ann", code="a")
+Order.objects.create()
+
+store = MemoryStore()
+use_store(app, store)
+assert job.apply().failed()
+(known,) = store.find_jobs(limit=10)
+letter = store.letter(known.submission)
+assert letter is not None
+body[0] = bodies[BODY]
+os.environ.update(dict(pair.split("=", 1) for pair in sys.argv[3:]))
+before = rows()
+with Engine(app) as engine:
+    ran = engine.run(recording_of(store, known, letter.message))
+found = ran.found or {}
+sys.stdout.write(
+    json.dumps(
+        {
+            "ends": str(ran.comparison.ends),
+            "said": ran.comparison.said,
+            "blocked": sorted({one.what for one in ran.report.blocked}),
+            "unchanged": rows() == before,
+            "error": str(ran.report.error),
+            **{name: found.get(name) for name in ("result", "state", "began_as_then", "surroundings")},
+        }
+    )
+)

@@ -1,0 +1,106 @@
+"""A recorded job, run again by other code: how it ends, where it parts from what was, and that nothing was done."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_replay.clock import SECOND
+from celery_replay.dry_run.comparison import Ends
+from celery_replay.dry_run.recording import Recording
+from tests.dry_run import shop
+from tests.dry_run.conftest import Try
+from tests.support.counting_server import CountingServer
+
+
+def test_the_same_code_fails_in_the_same_way(today: Try) -> None:
+    ran = today("as it failed")
+    assert (ran.comparison.ends, ran.comparison.parts_at) == (Ends.SAME, None)
+    assert ran.comparison.said == "it fails in the same way: builtins.ValueError: no address of bob"
+    assert [str(pair.now) for pair in ran.comparison.pairs] == [
+        "event begun ok",
+        "step buy_label ok",
+        "step exchange_rate ok",
+        "step notify fail (CarrierDown)",
+        "event carrier_down ok",
+    ]
+
+
+def test_mended_code_would_succeed_with_what_the_outside_gave_then(today: Try, recording: Recording) -> None:
+    ran = today("mended")
+    assert (ran.comparison.ends, ran.comparison.said) == (Ends.WELL, "it would succeed now")
+    assert ran.found is not None
+    label, who, *_, now = ran.found["result"]
+    assert (label, who) == ({"label": "L-7"}, "bob")
+    # The clock is that of the recording, and goes on.
+    assert 0 <= now - recording.started_at // SECOND < 60
+    assert ran.found["published"] == ["shop.tell"]
+    assert "monotonic clocks" in ran.found["unlike"]
+
+
+def test_two_runs_draw_the_same_numbers(today: Try) -> None:
+    one, other = today("mended").found, today("mended").found
+    assert one is not None
+    assert other is not None
+    assert one["result"][3:5] == other["result"][3:5]
+
+
+def test_a_recorded_failure_is_raised_again_with_its_type_and_message(today: Try) -> None:
+    ran = today("mended")
+    assert ran.found is not None
+    (told,) = [event["attributes"] for event in ran.found["events"] if event["name"] == "carrier_down"]
+    assert told == {"why": "closed on Sundays"}
+
+
+def test_another_failure_is_another_failure(today: Try) -> None:
+    ran = today("another error")
+    assert ran.comparison.ends is Ends.OTHERWISE
+    assert ran.comparison.failure == {
+        "type": "builtins.LookupError",
+        "message": "no such street",
+        "reason": "exception",
+    }
+
+
+def test_a_step_of_which_nothing_is_recorded_is_not_done(today: Try) -> None:
+    ran = today("does more")
+    assert ran.comparison.ends is Ends.DIVERGES
+    assert ran.comparison.said == "it goes on to step print_invoice, of which nothing is recorded"
+
+
+def test_a_step_of_which_nothing_is_recorded_gives_what_it_is_given(today: Try) -> None:
+    ran = today("does more", stubs={"print_invoice": "by hand"})
+    assert ran.comparison.ends is Ends.WELL
+    assert ran.found is not None
+    assert ran.found["result"] == [{"label": "L-7"}, "by hand"]
+
+
+@pytest.mark.parametrize("version", ["asks the outside", "asks and swallows"])
+def test_what_asks_the_outside_is_refused_and_told_with_its_step(
+    today: Try, counting_server: CountingServer, version: str
+) -> None:
+    ran = today(version, url=counting_server.url)
+    assert ran.comparison.ends is Ends.BLOCKED
+    assert {one.step for one in ran.report.blocked} == {"look_up"}
+    assert counting_server.requests() == 0
+
+
+def test_a_body_that_ends_its_process_is_told(today: Try) -> None:
+    assert today("leaves").comparison.ends in (Ends.DIED, Ends.OTHERWISE)
+
+
+def test_a_body_that_hangs_is_ended(today: Try) -> None:
+    ran = today("hangs", timeout_s=3)
+    assert ran.comparison.ends is Ends.DIED
+    assert "killed after 3 s" in ran.comparison.said
+
+
+def test_what_was_read_outside_is_as_it_was_then(today: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shop.Code, "rate", 9.9)
+    ran = today("mended")
+    assert ran.found is not None
+    assert ran.found["result"][2] == 1.5
+
+
+def test_another_read_than_was_recorded_gets_nothing_else(today: Try) -> None:
+    ran = today("asks for another")
+    assert (ran.comparison.ends, ran.found["missing"] if ran.found else None) == (Ends.DIVERGES, ["exchange_rate"])
