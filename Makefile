@@ -25,9 +25,12 @@ $(VENV)/.stamp: pyproject.toml
 
 PACKAGING := tests/packaging
 
-# Tests with workers mostly wait: two processes a core keep it busy. The tests' conftest says what stays together.
+# Hundreds of processes import the same code: without compiled files each would compile it again, for minutes in all.
+test chaos: export PYTHONDONTWRITEBYTECODE =
+
+# Tests with workers mostly wait: five processes keep two cores busy. The tests' conftest says what stays together.
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --durations 10 --ignore=$(PACKAGING))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 5 --durations 10 --ignore=$(PACKAGING))
 
 CHAOS := tests/end_to_end/test_chaos.py tests/django_store/test_kills.py
 
@@ -89,3 +92,4 @@ wheel: venv  ## Build the package and try it in empty environments
 
 clean:  ## Remove what the other tasks made
 	rm -rf $(VENV) $(DEMO_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(wildcard $(CODE)) -name __pycache__ -prune -exec rm -rf {} +

@@ -11,6 +11,7 @@ from pathlib import Path
 from . import budgets
 from .filing import beside
 from .ground import Ground
+from .history import measure as remember
 from .producer import measure
 from .progress import progress, say
 from .report import Report, machine
@@ -18,6 +19,8 @@ from .slices import Plan, race
 from .variants import PLAIN, POOLS, VARIANTS, Variant
 
 BODIES = (0, 10, 50)
+HISTORY = 1_000_000
+"""Finished jobs among which others are measured."""
 ENOUGH = 60
 """Slices per variant from which on medians can be trusted, and budgets are judged."""
 
@@ -41,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.no_filing:
             for database in ("postgresql", "sqlite"):
                 report.filing(database, beside(database, ground, pairs, 2 * options.slice, progress))
+        if not options.no_history:
+            jobs = 20_000 if options.quick else HISTORY
+            for keyed in (False, True):
+                report.history(remember(ground.redis_url(), jobs, pairs, keyed=keyed, tell=progress))
         if options.json:
             report.save(options.json)
     return _end(report, judged=pairs >= ENOUGH and not options.no_gate)
@@ -90,6 +97,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-workers", action="store_true", help="leave the workers out")
     parser.add_argument("--no-producer", action="store_true", help="leave apply_async out")
     parser.add_argument("--no-filing", action="store_true", help="leave out the many letters of one cause")
+    parser.add_argument("--no-history", action="store_true", help="leave out a million finished jobs in Redis")
     parser.add_argument("--no-gate", action="store_true", help="exit with 0 whatever the budgets say")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     parser.add_argument("--list", action="store_true", help="list the variants")

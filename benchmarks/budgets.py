@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+JOB_BYTES = 700
+"""In Redis, of a finished job with its result and ten events, without a key."""
+FLAT = 0.95
+"""Share of the rate beside a thousand finished jobs, at least, beside a million."""
+
 NOISE = {"prefork": 0.10, "solo": 0.05, "threads": 0.05}
 """Shares that differ by less between two runs of the same code, by pool."""
 PRODUCER_NOISE = 0.02

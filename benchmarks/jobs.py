@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from itertools import cycle
+
 from celery_replay.admission import Ask
 from celery_replay.clock import SECOND, new_id
 from celery_replay.facts import Delivery
 from celery_replay.lifecycle import Ending
-from celery_replay.records import Failure, Job, evolve
+from celery_replay.records import Chunk, Failure, Job, evolve
 from celery_replay.serialization import pack
 from celery_replay.states import AckMode, Outcome
 from celery_replay.stores.base import Store
@@ -16,6 +19,24 @@ CANVAS_US = 30 * SECOND
 KEEP_US = 30 * 24 * 3600 * SECOND
 
 
+def _events(chance: random.Random) -> Chunk:
+    """Record the ten events of an order's way, no two orders alike."""
+    recorder = Recorder("", "", {"job": new_id(), "worker": "celery@web-7.shop.example/4711"})
+    order, version = chance.randrange(10**7), chance.randrange(1, 40)
+    recorder.record("received", plain={"queue": "orders", "redelivered": False})
+    recorder.record("started", plain={"pool": "prefork"})
+    recorder.record("order_loaded", domain=True, attributes={"pk": order, "version": version})
+    recorder.record("cache_read", domain=True, attributes={"key": f"price:{chance.randrange(10**5)}", "hit": True})
+    recorder.record("rate_quoted", domain=True, attributes={"carrier": "post", "cents": chance.randrange(10**4)})
+    recorder.record("claimed", side_effect=True, step="buy_label")
+    recorder.record("settled", side_effect=True, step="buy_label")
+    recorder.record("shipment_saved", domain=True, attributes={"pk": chance.randrange(10**7), "version": 1})
+    recorder.record("order_saved", domain=True, attributes={"pk": order, "version": version + 1})
+    recorder.record("succeeded")
+    (chunk,) = recorder.take()
+    return chunk
+
+
 class Jobs:
     """Jobs of one task, as an attempt takes them through the store."""
 
@@ -23,10 +44,7 @@ class Jobs:
         self._store = store
         self._operation = operation
         self._keyed = keyed
-        recorder = Recorder("", "", {"job": operation, "worker": "celery@benchmark/1"})
-        for number in range(10):
-            recorder.record("entity_loaded", domain=True, attributes={"kind": "order", "pk": number})
-        (self._events,) = recorder.take()
+        self._events = cycle([_events(random.Random(number)) for number in range(100)])
         self._message = pack({"v": 1, "task": {}, "headers": {"task": operation}, "body": f"{operation}/" * 60})
 
     def open(self) -> Job:
@@ -65,11 +83,11 @@ class Jobs:
             canvas=False,
             canvas_us=CANVAS_US,
             keep_us=KEEP_US,
-            result=None if failure else "{}",
+            result=None if failure else '{"shipment": 4711, "label": "https://labels.carrier.example/7f3a9c"}',
             failure=failure,
             failure_json='{"type": "ValueError", "message": "no"}' if failure else None,
         )
-        events = evolve(self._events, trace_id=job.trace_id, nonce=job.nonce)
+        events = evolve(next(self._events), trace_id=job.trace_id, nonce=job.nonce)
         accepted, _ = self._store.close(job, ending, [events])
         assert accepted
 

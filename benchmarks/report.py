@@ -14,6 +14,7 @@ from typing import Any
 
 from . import budgets
 from .filing import Beside
+from .history import History
 from .producer import Cost
 from .slices import Standing
 
@@ -34,6 +35,7 @@ class Report:
         self._standings: list[dict[str, Any]] = []
         self._costs: list[dict[str, Any]] = []
         self._filing: list[dict[str, Any]] = []
+        self._history: list[dict[str, Any]] = []
 
     def standings(self, standings: Sequence[Standing]) -> None:
         """Show one pool's variants."""
@@ -111,6 +113,29 @@ class Report:
         title = f"OPEN and CLOSE of other tasks' jobs on {database} beside a load, over the same alone (95 % interval)"
         show(title, ("load", "a minute", "job ms", "rate over alone", "95th percentile over alone"), rows)
 
+    def history(self, found: History) -> None:
+        """Show what finished jobs cost in Redis."""
+        self._history.append(asdict(found))
+        most = "" if found.keyed else f"≤ {budgets.JOB_BYTES}"
+        row = (
+            "a key declared" if found.keyed else "no key",
+            f"{found.sample_bytes:.0f}",
+            f"{found.bytes_per_job:.0f}",
+            most,
+            f"{found.job_ms:.2f}",
+            found.share.shown(),
+            f"≥ {budgets.FLAT}",
+        )
+        if not found.keyed and found.bytes_per_job > budgets.JOB_BYTES:
+            self.missed.append(f"{found.bytes_per_job:.0f} bytes for a finished job in Redis, not {budgets.JOB_BYTES}")
+        if found.share.high < budgets.FLAT:
+            self.missed.append(
+                f"among {found.jobs:,} finished jobs {found.share.value:.2f} of the rate, not {budgets.FLAT}"
+            )
+        title = f"{found.jobs:,} finished jobs in Redis, and one more beside them"
+        header = ("jobs", "bytes of the first", "of all", "budget", "job ms", "rate over that beside 1,000", "budget")
+        show(title, header, [row])
+
     def save(self, path: Path) -> None:
         """Write all of it as JSON."""
         data = {
@@ -119,6 +144,7 @@ class Report:
             "workers": self._standings,
             "producer": self._costs,
             "filing": self._filing,
+            "history": self._history,
         }
         path.write_text(json.dumps(data, indent=2) + "\n")
 

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import dead_letters, leases
+from . import dead_letters, leases, refusals
 from .clock import Micros
-from .exceptions import JobError, JobExpired, KeyConflict, KeyFailed, PoisonJob, UnknownOutcome
 from .facts import Change, Delivery, Facts, Place, alive, died, park, reserved
 from .records import AttemptRecord, Job, Row, evolve
-from .states import AckMode, Category, OnIncomplete, Outcome, Reason, RowStatus, Verdict
+from .states import AckMode, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +54,8 @@ class Ask:
     """Names of what it takes a lease on, sorted, each once."""
     backs_off: bool = False
     """It looks again after a while where they are leased, in place of standing in line."""
+    guards: bool = False
+    """It declares a target that checks its token."""
 
     @property
     def identity(self) -> str:
@@ -119,6 +120,9 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
 
 
 def _decide(case: Case) -> Admission:
+    if case.facts == _NOTHING and case.ask.expires_at is None:
+        # No line applies to a delivery that is the first of its job and key, as most are.
+        return _run(case)
     for line in _BEFORE_ADMITTANCE:
         answer = line(case)
         if answer is not None:
@@ -254,14 +258,23 @@ def _unsettled(case: Case) -> Admission | None:
     return _refuse(evolve(case, facts=_take_key(case)), Outcome.FAILED, Reason.EFFECT_UNSETTLED, owner=owner)
 
 
+def _grants_paused(case: Case) -> Admission | None:
+    """Wait where the store may have forgotten who has what this job would get."""
+    ask, now = case.ask, case.now
+    until = case.facts.caution.until(leases=bool(ask.resources), guards=ask.guards)
+    if until <= now:
+        return None
+    since = _came(case) if ask.resources else None
+    facts = leases.wait_for_grants(case.facts, ask.delivery, ask.identity, since, now, until)
+    return _answer(case, Verdict.PARKED, Reason.GRANTS_PAUSED, facts=facts)
+
+
 def _contended(case: Case) -> Admission | None:
     """Wait for a resource that another job has, or that others wait for in line.
 
     Asked last: who does not run needs no lease.
     """
-    ask, now, row = case.ask, case.now, case.facts.row
-    waited = row.contended_since if row is not None else None
-    since = now if waited is None else waited
+    ask, now, since = case.ask, case.now, _came(case)
     found = leases.obstacle(case.facts.places, ask.delivery.submission, since, now)
     if found is None:
         return None
@@ -270,6 +283,13 @@ def _contended(case: Case) -> Admission | None:
     else:
         facts = leases.line_up(case.facts, ask.delivery, found, since, now)
     return _answer(case, Verdict.PARKED, Reason.LEASE_HELD, facts=facts, behind=found.place)
+
+
+def _came(case: Case) -> Micros:
+    """Say when a delivery first came for its resources."""
+    row = case.facts.row
+    waited = row.contended_since if row is not None else None
+    return case.now if waited is None else waited
 
 
 _BEFORE_ADMITTANCE: tuple[Callable[[Case], Admission | None], ...] = (
@@ -288,20 +308,24 @@ _LINES: tuple[Callable[[Case], Admission | None], ...] = (
     _conflict,
     _failed_key,
     _unsettled,
+    _grants_paused,
     _contended,
 )
 
 
+_NOTHING = Facts()
+
+
 def _run(case: Case) -> Admission:
-    owner, ask, now = case.facts.owner, case.ask, case.now
+    owner, ask, now, floor = case.facts.owner, case.ask, case.now, case.facts.caution.floor
     facts = _take_key(case)
     incomplete = owner is not None and owner.unsettled
     job = _new_job(
         case,
         status=Outcome.OPEN,
         claim=ask.claim,
-        message=None if ask.ack is AckMode.LATE else ask.delivery.message(),
-        fence=max(owner.fence + 1 if owner else 0, now),
+        message=ask.delivery.message() if ask.ack is AckMode.EARLY else None,
+        fence=max(owner.fence + 1 if owner else 0, now, floor),
         lease_until=now + ask.lease_us,
         unsettled=incomplete or ask.is_step,
         attempts=(case.job.attempts if case.job else 0) + 1,
@@ -314,7 +338,7 @@ def _run(case: Case) -> Admission:
         # Early acknowledgement means that a body which died does not run again: not by our row either.
         early = ask.ack is AckMode.EARLY
         row = None if early else evolve(row, subject=job.identity, wake_at=now + ask.lease_us, contended_since=None)
-    places = tuple(leases.grant(place, job, ask.keep_us, now) for place in facts.places)
+    places = tuple(leases.grant(place, job, ask.keep_us, now, floor) for place in facts.places)
     facts = evolve(facts, job=job, row=row, places=places)
     return _answer(case, Verdict.RUN, None, facts=facts, incomplete=incomplete)
 
@@ -423,7 +447,7 @@ def _refuse(
         waiters=kept.waiters if kept else False,
         canvas_until=now + ask.canvas_us,
         closed_at=now,
-        failure=refusal_json(reason),
+        failure=refusals.recorded(reason),
     )
     facts = evolve(case.facts, job=job)
     if letter:
@@ -431,45 +455,14 @@ def _refuse(
             job,
             now,
             reason,
-            category=_CATEGORY.get(reason, Category.UNCLASSIFIED),
-            text=refusal(reason, job.key, case.facts.holder).message,
+            category=refusals.category(reason),
+            text=refusals.error(reason, job.key, case.facts.holder).message,
             message=ask.delivery.message(),
             code_version=ask.code_version,
         )
         facts = dead_letters.file(facts, drafted)
     unfiled = b"" if letter else ask.delivery.message()
     return _answer(case, Verdict.REFUSED, reason, facts=facts, unfiled=unfiled)
-
-
-def refusal_json(reason: Reason) -> str:
-    """Record a refusal as a job's failure; the words are all ours, so no encoder is needed."""
-    return f'{{"type": "celery_replay.refused", "message": "{reason}", "reason": "{reason}"}}'
-
-
-REFUSALS: dict[Reason, type[JobError]] = {
-    Reason.POISON: PoisonJob,
-    Reason.KEY_CONFLICT: KeyConflict,
-    Reason.KEY_FAILED: KeyFailed,
-    Reason.EFFECT_UNSETTLED: UnknownOutcome,
-    Reason.EXPIRED: JobExpired,
-}
-"""What a refusal is in the task's result."""
-
-
-def refusal(reason: Reason, key: str, holder: Job | None) -> JobError:
-    """Make the error that says why a delivery was refused, of which key, and who has that."""
-    kind = REFUSALS[reason]
-    facts = [f"key {key!r}"] if key else []
-    if holder is not None:
-        facts.append(f"its job is {holder.task_id}")
-    return kind(f"{kind().message.rstrip('.')} ({', '.join(facts)})" if facts else "")
-
-
-_CATEGORY = {
-    Reason.POISON: Category.POISON,
-    Reason.KEY_CONFLICT: Category.VALIDATION,
-    Reason.EFFECT_UNSETTLED: Category.UNKNOWN_OUTCOME,
-}
 
 
 def _parked(case: Case, behind: Job, reason: Reason, wake_at: Micros) -> Admission:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from celery.backends.base import DisabledBackend
@@ -15,19 +15,21 @@ from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
 from .clock import SECOND, Micros, moment, new_id
 from .endings import by_its_own_hand, led_to, reason_of
-from .exceptions import OwnershipLost, StoreUnavailable
+from .exceptions import OwnershipLost
 from .facts import Delivery
 from .failures import failure_json, failure_of
 from .lifecycle import Ending
 from .logs import logger_of
 from .older_celery import ignores_result
 from .policy import TaskPolicy
-from .records import Chunk, Failure, Job, Row, StepRecord
+from .records import Chunk, Failure, Job, Row, StepRecord, evolve
 from .redaction import redact_text
 from .resources import Resources
 from .runtime import Runtime
 from .serialization import digest, result_json, safe_text
-from .states import Capture, Outcome, Reason
+from .snapshots import capture
+from .states import AckMode, Capture, Outcome, Reason
+from .step_log import StepLog
 from .stores.base import Pulse
 from .targets import target_of
 from .templates import fence_name
@@ -35,14 +37,27 @@ from .trace import MESSAGE_LIMIT, Recorder
 
 logger = logger_of(__name__)
 
-_TRIES = (0.1, 0.5, 1.0)
+TRIES = (0.1, 0.5, 1.0)
 """Seconds between them, where the store is away in the middle of an attempt."""
 _CLOSE_PATIENCE_S = 5.0
 """No more tries after that: a store that does not answer makes each of them long."""
 
+_NOBODY = Delivery(submission="", operation="", generation=0, message=bytes)
+# Copied for every attempt: a frozen record of so many fields takes its time to be made anew.
+_ASK = Ask(
+    delivery=_NOBODY, nonce="", task_id="", trace_id="", correlation_id="", ack=AckMode.EARLY,
+    lease_us=0, canvas_us=0, keep_us=0, redelivery_us=0,
+)  # fmt: skip
+_ENDING = Ending(
+    delivery=_NOBODY, nonce="", claim=None, outcome=Outcome.OPEN, canvas=False, canvas_us=0, keep_us=0
+)  # fmt: skip
+
 
 class Attempt:
     """What a running task sees of its own execution, as `self.attempt`."""
+
+    ran_unprotected: bool = False
+    """The body has ended, and the store never heard that it had begun."""
 
     def __init__(self, runtime: Runtime, task: Any, request: Any, args: Any, kwargs: Any) -> None:
         self.runtime = runtime
@@ -63,6 +78,7 @@ class Attempt:
         self.key_error: Exception | None = self.resources.error
         """Why the declared key or resources can't be computed; the attempt then fails without running the body."""
         self.key, self.fingerprint = self._identity()
+        self._shown_key = safe_text(self.key, 500)
         self.claim = self._claim()
         self.generation = headers.generation_of(vars(request))
         self.job: Job | None = None
@@ -77,22 +93,16 @@ class Attempt:
         self._ending: Ending | None = None
         self.committed: frozenset[str] = frozenset()
         """Of several databases that `atomic=` names, those in which an earlier attempt has committed its part."""
-        self.doubts: set[str] = set()
-        """Keys of side effects of which this attempt does not know whether they happened."""
         self.published = 0
         """How many messages the tracer has published for this job's canvas."""
+        self._stored = True
+        """Has the store taken CLOSE? Else the steward brings it from the spool, some time."""
         self._announces = True
         """Has the end of the canvas to be noted? Where there is none, CLOSE has done so."""
         self._freed: Sequence[Row] = ()
         self._ownership_lost = False
         self._renewed_at = time.monotonic()
-        self._stepping = threading.Lock()
-        self._steps: list[StepRecord] = []
-        self._known_steps: dict[str, StepRecord] = {}
-        self.outputs: dict[str, Any] = {}
-        """What steps of this attempt gave, by their keys, where it could not be written down."""
-        self._occurrences: dict[str, int] = {}
-        self._doing: dict[str, threading.RLock] = {}
+        self.steps = StepLog()
         self.recorder = Recorder(
             self.stamp.trace_id,
             self.nonce,
@@ -100,7 +110,7 @@ class Attempt:
                 "job": request.id,
                 "n": self.generation,
                 "worker": f"{self.worker}/{runtime.pid}",
-                "key": safe_text(self.key, 500),
+                "key": self._shown_key,
             },
             capture=self.policy.capture,
             secrets=self.secrets,
@@ -163,6 +173,17 @@ class Attempt:
         if self.is_lost:
             raise OwnershipLost
 
+    def refuse_retry(self, error: object) -> None:
+        """Stop a retry that only the job's owner may ask for.
+
+        Raises:
+            OwnershipLost: another attempt has taken over, or this error says so.
+        """
+        if isinstance(error, OwnershipLost) and error.is_owners:
+            raise error
+        if self._ownership_lost:
+            raise OwnershipLost
+
     def fenced(self, resource: str | None = None, *, using: str | None = None) -> AbstractContextManager[None]:
         """Begin a database transaction that is refused once a newer attempt has registered there.
 
@@ -189,6 +210,18 @@ class Attempt:
         """Add an event of the task's own to the trace."""
         self.recorder.record(name, domain=True, attributes=attributes)
 
+    def snapshot(self, label: str) -> None:
+        """Capture the task's declared `state=` now; where that fails, the trace tells, and the body goes on.
+
+        Before and after the body that is done anyway. With `capture="none"` nothing is captured.
+
+        Args:
+            label: names the moment, as in "after payment".
+        """
+        if self.policy.capture is not Capture.NONE:
+            states = {name: partial(hook, *self.args, **self.kwargs) for name, hook in self.policy.state.items()}
+            capture.take(safe_text(label, 100), states, getattr(self.task, "replay_state", ()), self.recorder)
+
     # The life cycle, for the wrapper
 
     def open(self) -> Admission:
@@ -210,14 +243,15 @@ class Attempt:
 
     def _ask(self) -> Ask:
         policy, runtime, stamp, request = self.policy, self.runtime, self.stamp, self.request
-        return Ask(
+        return evolve(
+            _ASK,
             delivery=self.delivery,
             nonce=self.nonce,
             task_id=safe_text(request.id, 250),
             trace_id=stamp.trace_id,
             correlation_id=stamp.correlation_id,
             causation_id=stamp.causation_id,
-            key=safe_text(self.key, 500),
+            key=self._shown_key,
             claim=self.claim,
             fingerprint=self.fingerprint,
             published_at=stamp.published_at,
@@ -235,9 +269,10 @@ class Attempt:
             accepts_unknown=bool(stamp.accepts_unknown),
             worker=self.worker,
             pid=runtime.pid,
-            code_version=runtime.settings.code,
+            code_version=runtime.code["code"],
             resources=self.resources.names,
             backs_off=policy.backs_off,
+            guards=policy.fenced is not None,
         )
 
     def close(
@@ -271,7 +306,8 @@ class Attempt:
             self.resources.released(self.recorder)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
-        return Ending(
+        return evolve(
+            _ENDING,
             delivery=self.delivery,
             nonce=self.nonce,
             claim=self.claim,
@@ -284,12 +320,12 @@ class Attempt:
             result_lost=outcome is Outcome.SUCCEEDED and encoded is None,
             failure=failure,
             failure_json=failure_json(failure) if failure else None,
-            unsettled=bool(self.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
+            unsettled=bool(self.steps.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
             unsure=self.unsure,
             requeues=self.requeues,
             strike=outcome is Outcome.INTERRUPTED and by_its_own_hand(error),
-            steps=tuple(self._steps),
-            code_version=self.runtime.settings.code,
+            steps=self.steps.unwritten,
+            code_version=self.runtime.code["code"],
             worker=self.worker,
             pid=self.runtime.pid,
             fence=self.fence,
@@ -301,19 +337,6 @@ class Attempt:
         """Describe an exception, as far as the task's policy lets it be told."""
         return failure_of(error, reason, known=self.secrets(), says=self.policy.capture is not Capture.NONE)
 
-    def claim_step(self, record: StepRecord) -> tuple[bool, StepRecord | None]:
-        """Write a step ahead; a store that is away for a moment is waited for, since the body can't be undone."""
-        assert self.job is not None
-        pauses = iter(_TRIES)
-        while True:
-            try:
-                return self.runtime.store.claim_step(self.job, record, self.delivery)
-            except StoreUnavailable:
-                pause = next(pauses, None)
-                if pause is None:
-                    raise
-                time.sleep(pause)
-
     def _deliver(self, ending: Ending) -> bool:
         chunks = self.recorder.take()
         if ending.unsure:
@@ -321,7 +344,7 @@ class Attempt:
             self._spool(ending, chunks)
             return True
         patient_until = time.monotonic() + _CLOSE_PATIENCE_S
-        for pause in (*_TRIES, None):
+        for pause in (*TRIES, None):
             try:
                 accepted, freed = self.runtime.store.close(self.job, ending, chunks)
             except Exception:
@@ -344,10 +367,13 @@ class Attempt:
 
     def dispatch_freed(self) -> None:
         """Publish what CLOSE freed; after a retry only once Celery has stored that state, else it would be the last."""
+        if not self._freed:
+            return
         freed, self._freed = self._freed, ()
         parking.dispatch(self.runtime.app, self.runtime.store, freed, self.runtime.resend_us)
 
     def _spool(self, ending: Ending, chunks: list[Chunk]) -> None:
+        self._stored = False
         try:
             self.runtime.spool.put(ending, chunks)
         except Exception:
@@ -371,32 +397,40 @@ class Attempt:
             self.runtime.heartbeat.write(chunks)
         if self._announces:
             self.runtime.heartbeat.advanced(self.submission)
+            self._announces = False
         self.dispatch_freed()
+
+    @property
+    def owes_announcement(self) -> bool:
+        """Has the job ended, as the store knows, and the tracer not told its canvas and its result backend so?"""
+        return self.closed is not None and self.closed.ended and self._announces and self._stored
+
+    @property
+    def by_tracer(self) -> bool:
+        """Is what is published now the tracer's, since the body is over?"""
+        return self.ran_unprotected or self.closed is not None
 
     def derived_submission(self, task_name: str) -> str:
         """Name a message that the tracer publishes, so that a second tracer of this job gives it the same name."""
         self.published += 1
         return digest(self.submission, "canvas", task_name, str(self.published))
 
-    # For the heartbeat and the steps
+    # For the heartbeat
 
     def take(self) -> tuple[list[Chunk], list[StepRecord]]:
-        """Hand over buffered events and settled steps."""
-        with self._stepping:
-            steps, self._steps = self._steps, []
-        return self.recorder.take(), steps
+        """Hand over buffered events and ends of steps."""
+        return self.recorder.take(), self.steps.take()
 
     def put_back(self, chunks: list[Chunk], steps: list[StepRecord]) -> None:
         """Take back what could not be written."""
         for chunk in chunks:
             self.recorder.put_back(chunk)
-        with self._stepping:
-            self._steps[:0] = steps
+        self.steps.put_back(steps)
 
     @property
     def calm(self) -> Job | None:
         """The job, where its side effects are in steps: once all of them are settled, nothing of it is in doubt."""
-        return None if self.policy.is_step or self.doubts else self.job
+        return None if self.policy.is_step or self.steps.doubts else self.job
 
     def renewed(self) -> None:
         """Note that the lease was prolonged."""
@@ -407,28 +441,6 @@ class Attempt:
         self._ownership_lost = True
         self.recorder.record("lease_lost", status="fail")
         self.resources.lost(self.recorder)
-
-    def settled(self, step: StepRecord) -> None:
-        """Buffer a step's end; it is written with CLOSE or the next flush."""
-        self.doubts.discard(step.key)
-        with self._stepping:
-            self._steps.append(step)
-            self._known_steps[step.key] = step
-
-    def known_step(self, key: str) -> StepRecord | None:
-        """Return how a step ended earlier in this attempt: the store may not have heard of it yet."""
-        return self._known_steps.get(key)
-
-    def occurrence(self, base: str) -> int:
-        """Count the calls of a step with the same arguments: it tells them apart, in whatever order they come."""
-        with self._stepping:
-            self._occurrences[base] = self._occurrences.get(base, 0) + 1
-            return self._occurrences[base]
-
-    def doing(self, key: str) -> AbstractContextManager[Any]:
-        """Let one thread of the body do a step at a time; whoever waited finds what it gave."""
-        with self._stepping:
-            return self._doing.setdefault(key, threading.RLock())
 
     # Details
 

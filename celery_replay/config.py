@@ -29,8 +29,14 @@ class Settings:
     store: str | None = None
     """`django`, `django://alias`, a Redis URL, `memory://` or `package.module:Class`. By default Django's database if
     the app is there, else the broker's or the result backend's Redis."""
+    ledger: str | None = None
+    """With `replay_journal`, in place of `replay_store`: a Redis URL. Everything in flight is decided there."""
+    journal: str | None = None
+    """`django` or `django://alias`: the database that keeps what happened, for Django's admin."""
     lease_ttl: float = 60
     """How long an attempt may be silent before another one takes over; renewed every third of it."""
+    lease_ttl_max: float = 600
+    """No lease may be longer; a Redis that may have forgotten who has a resource gives it to nobody for that long."""
     canvas_ttl: float = 0
     """How long a closed attempt may take to send its callbacks on; 0: computed from Celery's chord settings."""
     retention: float = 7 * 86_400
@@ -105,7 +111,40 @@ def load(conf: Any) -> Settings:
         value = getattr(settings, name)
         if not good(value):
             raise ConfigurationError(f"setting {PREFIX}{name} = {value!r}: must be {wanted}")
+    check_places(settings)
     return settings
+
+
+def check_places(settings: Settings) -> None:
+    """See that the records have one place, or a ledger and a journal that can be one.
+
+    Raises:
+        ConfigurationError: the settings contradict one another.
+    """
+    store, ledger, journal = settings.store, settings.ledger, settings.journal
+    if store and (ledger or journal):
+        name = "ledger" if ledger else "journal"
+        raise ConfigurationError(
+            f"replay_store and replay_{name} are both set: take replay_store off to have two stores, or replay_ledger "
+            "and replay_journal to have one"
+        )
+    if not journal:
+        return
+    if not ledger:
+        raise ConfigurationError(
+            f"replay_journal = {journal!r} has no ledger: set replay_ledger to the URL of a Redis, or keep all in the "
+            f"database with replay_store = {journal!r} in its place"
+        )
+    if not is_redis(ledger):
+        raise ConfigurationError(
+            "setting replay_ledger: beside a journal it has to be the URL of a Redis, such as redis://host/0; to keep "
+            f"all in one database set replay_store = {journal!r} and neither of them"
+        )
+    if journal.partition("://")[0] != "django":
+        raise ConfigurationError(
+            "setting replay_journal: must be django or django://alias, a database of the Django project; without one "
+            "set replay_store to the URL of the Redis"
+        )
 
 
 def _warn_of_unknown(conf: Any) -> None:
@@ -138,7 +177,8 @@ def broker_scheme(conf: Any) -> str:
 
 def _default_spool(conf: Any) -> str:
     """Name a folder that no other user and no other project has: a steward delivers what it finds to its own store."""
-    parts = (_broker_url(conf), conf.get(PREFIX + "store"), os.environ.get("DJANGO_SETTINGS_MODULE"))
+    store = conf.get(PREFIX + "store") or conf.get(PREFIX + "ledger")
+    parts = (_broker_url(conf), store, os.environ.get("DJANGO_SETTINGS_MODULE"))
     project = hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
     return str(Path(tempfile.gettempdir()) / f"celery-replay-spool-{os.getuid()}-{project}")
 
@@ -183,6 +223,7 @@ _MOST_PATTERNS = 200
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lease_ttl": (_number(1), "a number of seconds, 1 or more"),
+    "lease_ttl_max": (_number(1), "a number of seconds, 1 or more"),
     "canvas_ttl": (_number(0), "a number of seconds"),
     "retention": (_number(1), "a number of seconds, longer than your slowest retry"),
     "poison_cap": (_whole(1), "a whole number, 1 or more"),
@@ -198,6 +239,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "capture": _one_of("none", "keys", "full"),
     "redact": (_patterns, "a name such as iban or *_number, or a list of them; * only at the beginning or the end"),
     "store": (_text_or_none, "django, django://alias, a Redis URL, memory:// or package.module:Class"),
+    "ledger": (_text_or_none, "a Redis URL"),
+    "journal": (_text_or_none, "django or django://alias"),
     "exclude": (_names, "a name, or a list of names; * at the end matches any ending"),
     "message_lease": (lambda value: isinstance(value, bool), "True or False"),
     "code_version": (lambda value: isinstance(value, str), "text"),
@@ -233,20 +276,22 @@ def _backend_url(conf: Any) -> str:
     return str(conf.get("result_backend") or "")
 
 
+def visibility_timeout(conf: Any) -> float | None:
+    """Return after how many seconds the broker takes a message's worker for dead; None where nothing says so."""
+    scheme = broker_scheme(conf)
+    default = 1800.0 if scheme == "sqs" else 3600.0 if scheme in REDIS else None
+    given = (conf.get("broker_transport_options") or {}).get("visibility_timeout") or default
+    return None if given is None else float(given)
+
+
 def redelivery_us(conf: Any, settings: Settings) -> Micros:
     """Return how long after an owner's death its message may still come back.
 
     Redis and SQS bring it after the visibility timeout; kombu's defaults are 3,600 and 1,800 seconds. On Redis it is
     kombu in some worker that brings it, when it looks.
     """
-    options = conf.get("broker_transport_options") or {}
-    scheme = broker_scheme(conf)
-    default, wait = settings.redelivery_deadline, 0.0
-    if scheme == "sqs":
-        default = 1800.0
-    elif scheme in REDIS:
-        default, wait = 3600.0, restore_period(options)
-    timeout = float(options.get("visibility_timeout") or default)
+    wait = restore_period(conf.get("broker_transport_options") or {}) if broker_scheme(conf) in REDIS else 0.0
+    timeout = visibility_timeout(conf) or settings.redelivery_deadline
     return micros(timeout + max(wait + 10.0, timeout / 4))
 
 

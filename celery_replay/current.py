@@ -14,6 +14,9 @@ from .runtime import is_serving
 carried: ContextVar[Attempt | None] = ContextVar("celery_replay_attempt", default=None)
 """The attempt whose body runs, for threads of that body which run in a copy of its context."""
 
+traced: ContextVar[list[Attempt] | None] = ContextVar("celery_replay_traced", default=None)
+"""Takes the attempt that a worker's tracer runs, for what looks at it when the tracer is through."""
+
 
 def current_attempt() -> Attempt | None:
     """Return the attempt that runs here, also from within tasks that it calls as functions.

@@ -17,6 +17,8 @@ GROUPING = "g1"
 
 REPLAYED = "replayed"
 """How a letter was resolved whose replay succeeded."""
+_WELL = (Outcome.SUCCEEDED, Outcome.DEDUPLICATED, REPLAYED)
+"""How letters are resolved for good: nothing that comes later undoes what was done."""
 _OF_THE_FAILURE = (
     "generation", "reason", "category", "error_type", "error_message", "traceback", "group_id", "worker",
     "code_version",
@@ -110,8 +112,8 @@ def file(facts: Facts, letter: Letter) -> Facts:
     if kept is None:
         return evolve(facts, letter=letter)
     replayed = job is not None and job.original is not None
-    if kept.resolved_how == REPLAYED and not replayed:
-        # What the replay has done, a copy of the original that dies later does not undo.
+    if kept.resolved_how in _WELL:
+        # What the job or its replay has done, a copy of either that dies later does not undo.
         return facts
     newer = replayed or kept.state is LetterState.RESOLVED or not kept.error_type
     news = {name: getattr(letter, name) for name in (*_OF_THE_FAILURE, "frames")} if newer else {}
@@ -144,11 +146,16 @@ def resolve(facts: Facts, how: str) -> Facts:
     return evolve(facts, letter=evolve(letter, state=LetterState.RESOLVED, resolved_how=how))
 
 
-def give_back(facts: Facts) -> Facts:
-    """Let a letter wait for a decision again whose replay was withdrawn: revoked, or expired."""
+def withdraw(facts: Facts, how: str) -> Facts:
+    """Resolve the letter of a job whose message was thrown away: revoked, or expired.
+
+    Once it has been replayed, the replay alone decides what becomes of it: where that is what was withdrawn, the
+    letter waits for a decision again.
+    """
     letter, job = facts.letter, facts.job
-    own = letter is not None and job is not None and job.submission == letter.replay
-    if letter is None or not own or letter.state is not LetterState.REPLAY_PENDING:
+    if letter is None or job is None or not letter.replay:
+        return resolve(facts, how)
+    if job.submission != letter.replay or letter.state is not LetterState.REPLAY_PENDING:
         return facts
     return evolve(facts, letter=evolve(letter, state=LetterState.OPEN))
 

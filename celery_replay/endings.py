@@ -7,7 +7,7 @@ from typing import Any
 from celery.exceptions import Reject, Retry, SoftTimeLimitExceeded, WorkerShutdown, WorkerTerminate
 
 from .clock import SECOND, Micros, wall
-from .exceptions import RequeuedTooOften
+from .exceptions import LostTooOften, RequeuedTooOften
 from .serialization import safe_text
 from .states import Outcome, Reason
 from .tracebacks import name_of
@@ -15,6 +15,7 @@ from .tracebacks import name_of
 _REASONS: tuple[tuple[type[BaseException], Reason], ...] = (
     (Reject, Reason.REJECTED),
     (RequeuedTooOften, Reason.REQUEUED),
+    (LostTooOften, Reason.OWNERSHIP_LOST),
     (SoftTimeLimitExceeded, Reason.SOFT_TIME_LIMIT),
     (MemoryError, Reason.OUT_OF_MEMORY),
 )

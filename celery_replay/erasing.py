@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from . import dead_letters
 from .dead_letters import Decision
 from .exceptions import ConfigurationError
-from .records import Job
+from .records import Chunk, Job
 from .replay.lineage import descendants
 from .runtime import Runtime
 from .serialization import safe_text
+from .snapshots.reading import parts_of_each
 from .states import Verb
 from .stores.base import Store
 from .stores.reading import Position
 from .targets import target_of
-from .trace import stripped
+from .trace import stripped, timeline
 
 
 def jobs_of_key(store: Store, key: str, task: str = "") -> Iterator[Job]:
@@ -51,7 +52,13 @@ def erase(runtime: Runtime, job: Job, actor: str, text: str) -> str:
     """
     letter = runtime.store.letter(job.submission)
     told = dead_letters.declared(letter.message if letter else b"")
-    runtime.store.erase(job.submission, Decision(verb=Verb.ERASED, actor=actor, text=text), stripped)
+    parts = parts_of_each(timeline(runtime.store, job.trace_id), runtime.store.blobs)
+
+    def strip(chunk: Chunk, of: Job) -> tuple[Chunk | None, set[str]]:
+        rest, references = stripped(chunk, of)
+        return rest, references.union(*(parts.get(reference, ()) for reference in references))
+
+    runtime.store.erase(job.submission, Decision(verb=Verb.ERASED, actor=actor, text=text), strip)
     return _erase_marker(runtime, job, atomic=told.get("protection") == "atomic")
 
 

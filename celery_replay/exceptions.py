@@ -2,6 +2,7 @@
 
 ReplayError
 ├── ConfigurationError        a setting or task option is wrong; raised at import or start
+│   └── SandboxUnavailable    the kernel enforces no sandbox here, and one was required
 ├── StoreError
 │   ├── StoreUnavailable      the store can't be reached now
 │   └── SchemaMismatch        the store was written by another version
@@ -10,12 +11,16 @@ ReplayError
 ├── VersionConflict           somebody else changed the row since it was read
 ├── StepError                 a step was used in a way that can't be made safe
 │   └── StepWrites            a step with a side effect wrote to the database
+├── SnapshotTooLarge          a task declares more state than a snapshot may have
+├── SnapshotUnreadable        a snapshot is gone, damaged or of another version
+├── SandboxBlocked            a replayed body tried something that leads out of its sandbox
 ├── TriageRefused             a decision about a dead letter can't be taken now
 └── JobError                  ends a job through Celery's tracer
     ├── KeyConflict           same key, another payload
     ├── KeyFailed             the key's job failed, and the task refuses another run
     ├── PoisonJob             it keeps killing its workers
     ├── RequeuedTooOften      it keeps giving its message back
+    ├── LostTooOften          it keeps being lost, though nobody takes it over
     ├── HalfCommitted         one of several databases has its part already
     ├── UnknownOutcome        nobody knows whether a side effect happened
     ├── JobExpired            it came after its deadline
@@ -28,6 +33,7 @@ Each class has a stable id, which stands in its message and in the docs.
 
 from __future__ import annotations
 
+from errno import EPERM
 from typing import Any, ClassVar
 
 
@@ -48,6 +54,12 @@ class ConfigurationError(ReplayError):
     """A setting or task option of celery-replay is wrong; mend it before the worker starts."""
 
     id = "configuration"
+
+
+class SandboxUnavailable(ConfigurationError):
+    """The kernel can't enforce the sandbox here; run where it can, or don't require it."""
+
+    id = "sandbox-unavailable"
 
 
 class StoreError(ReplayError):
@@ -74,14 +86,14 @@ class OwnershipLost(ReplayError):
     """This attempt lost its job, or a resource, to another one; let the error pass, the job goes on elsewhere."""
 
     id = "ownership-lost"
+    is_owners: bool = True
+    """Is it about the attempt's own token? One of another kind may be too old for ever, so that job fails."""
 
 
 class FenceRefused(OwnershipLost):
     """The target has seen a newer owner of this job and refused this write; let the error pass."""
 
     id = "fence-refused"
-    is_owners: bool = True
-    """Was it the attempt's own token? One of another kind may be too old for ever, so that job fails."""
 
 
 class VersionConflict(ReplayError):
@@ -100,6 +112,26 @@ class StepWrites(StepError):
     """A step with a side effect wrote to the database, which may roll that back; write in the body, behind it."""
 
     id = "step-writes"
+
+
+class SnapshotTooLarge(ReplayError):
+    """A task declares more state than a snapshot may have; let its `state=` return what the job works on alone."""
+
+    id = "snapshot-too-large"
+
+
+class SnapshotUnreadable(ReplayError):
+    """A snapshot can't be read; its trace may have been pruned."""
+
+    id = "snapshot-unreadable"
+
+
+class SandboxBlocked(ReplayError, PermissionError):
+    """A replayed body tried something that leads out of its sandbox; if it is an effect, put it into a step."""
+
+    id = "sandbox-blocked"
+    # To libraries it is what the kernel's own refusal is, so that they fall back as they would there.
+    errno = EPERM
 
 
 class TriageRefused(ReplayError):
@@ -136,6 +168,12 @@ class RequeuedTooOften(JobError):
     """The job gave its message back too often; to wait for something, use `retry()`, which has a budget."""
 
     id = "requeued"
+
+
+class LostTooOften(JobError):
+    """The job was lost each time it ran, and nobody took it over; its target may have seen a token of the future."""
+
+    id = "lost-too-often"
 
 
 class HalfCommitted(JobError):

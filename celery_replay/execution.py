@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
+from celery.app.autoretry import add_autoretry_behaviour
 from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
 
-from . import parking
-from .admission import Admission, refusal
+from . import parking, refusals
+from .admission import Admission
 from .attempts import Attempt
 from .clock import Micros, micros, wall
 from .exceptions import (
     FenceRefused,
+    JobError,
+    LostTooOften,
     OwnershipLost,
     RecordedFailure,
+    ReplayError,
     RequeuedTooOften,
     ResultUnavailable,
     RolledBack,
@@ -25,6 +31,7 @@ from .logs import logger_of
 from .records import Job
 from .resources import who_has_it
 from .serialization import result_json, result_value
+from .snapshots.capture import AFTER, BEFORE
 from .states import OnIncomplete, Outcome, Reason, Verdict
 from .targets import Marker, target_of
 
@@ -68,7 +75,7 @@ def _answer(attempt: Attempt, admission: Admission) -> Any:
         return first_result(source)
     if verdict is Verdict.RAISE_AGAIN and source is not None:
         raise _recorded(source)
-    raise refusal(admission.reason or Reason.EFFECT_UNSETTLED, attempt.key, admission.facts.holder)
+    raise refusals.error(admission.reason or Reason.EFFECT_UNSETTLED, attempt.key, admission.facts.holder)
 
 
 def first_result(job: Job) -> Any:
@@ -97,7 +104,7 @@ def _without_store(attempt: Attempt) -> Any:
         exc_info=True,
         extra={"task": attempt.task.name, "policy": "open" if attempt.policy.fail_open else "closed"},
     )
-    if attempt.policy.fail_open:
+    if attempt.policy.fail_open and not parking.again_of(attempt.request).is_over:
         return _unprotected(attempt)
     if attempt.request.is_eager:
         raise  # noqa: PLE0704 - called where the store's error is handled; there is no message to come again
@@ -119,8 +126,12 @@ def _unprotected(attempt: Attempt) -> Any:
         if attempt.unsure:
             _closed_as(attempt, error)
         raise
-    if attempt.unsure:
-        attempt.close(Outcome.SUCCEEDED, result=result)
+    else:
+        if attempt.unsure:
+            attempt.close(Outcome.SUCCEEDED, result=result)
+    finally:
+        # Whoever runs it again gives its callbacks the same names.
+        attempt.ran_unprotected = True
     return result
 
 
@@ -130,6 +141,9 @@ def _run(attempt: Attempt, admission: Admission) -> Any:
     try:
         result = _body(attempt, admission)
     except BaseException as raised:
+        if attempt.policy.state and isinstance(raised, Exception) and not isinstance(raised, OwnershipLost):
+            # As its transaction has left it.
+            attempt.snapshot(AFTER)
         error = _capped(attempt, raised)
         if not _closed_as(attempt, error) and isinstance(error, Exception):
             raise Ignore(_ELSEWHERE) from raised
@@ -145,11 +159,17 @@ def _run(attempt: Attempt, admission: Admission) -> Any:
 
 
 def _capped(attempt: Attempt, error: BaseException) -> BaseException:
-    """Take a message that was given back too often for a failure."""
+    """Take a message that was given back too often for a failure, and so a job that was lost each time it ran."""
     cap = int(attempt.runtime.settings.requeue_cap)
-    if not _gives_back(attempt, error) or attempt.requeues + 1 < cap:
+    kind: type[JobError] | None = None
+    if _gives_back(attempt, error):
+        kind = RequeuedTooOften
+    elif isinstance(error, OwnershipLost) and error.is_owners:
+        kind = LostTooOften
+    if kind is None or attempt.requeues + 1 < cap:
         return error
-    given_up = RequeuedTooOften(f"{RequeuedTooOften().message} (setting replay_requeue_cap is {cap})")
+    said = f"; the last time: {error}" if kind is LostTooOften else ""
+    given_up = kind(f"{kind().message} (setting replay_requeue_cap is {cap}{said})")
     given_up.__cause__ = error
     return given_up
 
@@ -195,7 +215,7 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
         case OwnershipLost():
             outcome = Outcome.REFUSED
         case UnknownOutcome():
-            attempt.doubts.add(attempt.identity)
+            attempt.steps.doubts.add(attempt.identity)
             outcome = Outcome.FAILED
         case Exception():
             outcome = Outcome.FAILED
@@ -211,13 +231,42 @@ def _body(attempt: Attempt, admission: Admission) -> Any:
     to_verify = doubtful and policy.is_step and policy.on_incomplete is OnIncomplete.VERIFY
     if to_verify:
         # Until the hook has answered; if it fails, the next attempt has to ask again.
-        attempt.doubts.add(attempt.identity)
+        attempt.steps.doubts.add(attempt.identity)
     if attempt.key_error is not None:
         raise attempt.key_error
+    if not (to_verify or policy.atomic):
+        return _watched(attempt)
+    return _Embedded(attempt.task, partial(_embedded, attempt, to_verify=to_verify)).run()
+
+
+class _Embedded:
+    """What stands around a body, in a task's place: Celery retries its errors as those of the body.
+
+    A commit that fails is one: Celery's own wrapper is around the body alone.
+    """
+
+    def __init__(self, task: Any, run: Callable[[], Any]) -> None:
+        self._task = task
+        self.run = run
+        # What we refuse, the body's own wrapper has seen, if it was to.
+        never = (*getattr(task, "dont_autoretry_for", ()), ReplayError)
+        add_autoretry_behaviour(self, dont_autoretry_for=never)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_run":
+            raise AttributeError(name)
+        return getattr(self._task, name)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._task, name)
+
+
+def _embedded(attempt: Attempt, *, to_verify: bool) -> Any:
+    policy = attempt.policy
     if to_verify and policy.verify is not None:
         with attempt.guarded():
             found = policy.verify(*attempt.args, **attempt.kwargs)
-        attempt.doubts.discard(attempt.identity)
+        attempt.steps.doubts.discard(attempt.identity)
         if found is not None:
             attempt.recorder.record("verified", attributes={"effect": "found"})
             return found
@@ -240,7 +289,7 @@ def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
         attempt.committed = frozenset(alias for alias, marker in markers.items() if marker.done)
         if attempt.committed:
             attempt.recorder.record("effect_found", attributes={"marker": ", ".join(sorted(attempt.committed))})
-            attempt.doubts.add(attempt.identity)
+            attempt.steps.doubts.add(attempt.identity)
         if attempt.committed == {*aliases}:
             result = _marked_result(markers[aliases[0]])
         else:
@@ -251,8 +300,8 @@ def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
                 if not marker.done:
                     marker.complete(result_json(result))
             # Until all is committed: from the first COMMIT on, an error says nothing about what has stayed.
-            attempt.doubts.add(attempt.identity)
-    attempt.doubts.discard(attempt.identity)
+            attempt.steps.doubts.add(attempt.identity)
+    attempt.steps.doubts.discard(attempt.identity)
     return result
 
 
@@ -265,11 +314,21 @@ def _marked_result(marker: Marker) -> Any:
 def _watched(attempt: Attempt) -> Any:
     """Run the body; refuse success to it where a transaction of its was rolled back without an error."""
     if getattr(attempt.task, "replay_target", None) is None:
-        return attempt.task.run(*attempt.args, **attempt.kwargs)
+        return _captured(attempt)
     with target_of(attempt.task).watch() as watch:
-        result = attempt.task.run(*attempt.args, **attempt.kwargs)
+        result = _captured(attempt)
     if watch.seen:
         attempt.recorder.record("rolled_back_quietly", status="fail")
         if not attempt.policy.allow_rollback:
             raise RolledBack
+    return result
+
+
+def _captured(attempt: Attempt) -> Any:
+    """Run the body between two snapshots of its state; in the transaction, where it has one around it."""
+    if not attempt.policy.state:
+        return attempt.task.run(*attempt.args, **attempt.kwargs)
+    attempt.snapshot(BEFORE)
+    result = attempt.task.run(*attempt.args, **attempt.kwargs)
+    attempt.snapshot(AFTER)
     return result

@@ -29,6 +29,26 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Caution:
+    """What a store has to heed that may have lost what it knew."""
+
+    floor: Micros = 0
+    """No token is lower: the store may have given such ones before, whatever its clock says now."""
+    leases_until: Micros = 0
+    """Until then nobody gets a resource: whoever had it, and was forgotten, may not know yet."""
+    tokens_until: Micros = 0
+    """Until then nobody knows which tokens were given, so those that guard a target have to wait."""
+
+    def until(self, *, leases: bool, guards: bool) -> Micros:
+        """Return until when a job has to wait that takes leases, or whose token guards a target."""
+        return max(self.leases_until if leases else 0, self.tokens_until if guards else 0)
+
+
+CALM = Caution()
+"""Of a store that has lost nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that is stored about one submission and the key that it asks for."""
 
@@ -40,6 +60,7 @@ class Facts:
     """Its own; for a replay, the one that it is about."""
     places: tuple[Place, ...] = ()
     """The resources that it names, in their order; none that was not asked for."""
+    caution: Caution = CALM
 
     @property
     def owner(self) -> Job | None:
@@ -140,9 +161,16 @@ def died(job: Job, now: Micros, note: str = "") -> AttemptRecord:
     return attempt_of(job, Outcome.UNKNOWN if job.unsettled else Outcome.LOST, now, note)
 
 
+_ATTEMPT = AttemptRecord(
+    nonce="", submission="", trace_id="", operation="", generation=0, outcome=Outcome.OPEN, fence=0, worker="", pid=0,
+    started_at=0, ended_at=0,
+)  # fmt: skip
+
+
 def attempt_of(job: Job, outcome: Outcome, now: Micros, note: str = "") -> AttemptRecord:
     """Describe the end of the job's current attempt."""
-    return AttemptRecord(
+    return evolve(
+        _ATTEMPT,
         nonce=job.nonce,
         submission=job.submission,
         trace_id=job.trace_id,

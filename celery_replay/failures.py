@@ -9,8 +9,10 @@ import traceback
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, TracebackType
+from typing import Any
 
 from .exceptions import FenceRefused, KeyConflict, RolledBack, StepWrites, UnknownOutcome, VersionConflict
+from .logs import OF_SYSTEMS
 from .records import Failure
 from .redaction import kept_text, redact_text
 from .serialization import TEXT_LIMIT, safe_text
@@ -74,6 +76,14 @@ def failure_of(
         reason=Reason.ROLLED_BACK if isinstance(error, RolledBack) else reason,
         frames=_frames(error.__traceback__),
     )
+
+
+def is_outage(task: Any, error: BaseException) -> bool:
+    """Is a broker, a database or the result backend away? What failed for that may succeed in a while."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, (ConnectionError, TimeoutError)) or names & OF_SYSTEMS:
+        return True
+    return bool(task.backend.exception_safe_to_retry(error))
 
 
 def _frames(trace: TracebackType | None) -> tuple[str, ...]:

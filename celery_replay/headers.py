@@ -23,7 +23,7 @@ Fields that this version does not know are carried on. A message without the hea
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,25 +80,45 @@ class Stamp:
 
 def read(table: object) -> Stamp | None:
     """Read the header; None where it is absent or was not written by us."""
-    if not isinstance(table, Mapping):
+    if type(table) is not dict and not isinstance(table, Mapping):
         return None
-    known: dict[str, Any] = {name: _sound(name, table.get(short)) for short, name in _NAMES.items()}
-    if not known["submission"] or not known["trace_id"]:
+    known: dict[str, Any] = {}
+    newer: dict[str, Any] = {}
+    for short, value in table.items():
+        name = _NAMES.get(short)
+        if name is not None:
+            known[name] = value if _SOUND[name](value) else None
+        elif short != "v":
+            newer[short] = value
+    if not known.get("submission") or not known.get("trace_id"):
         return None
-    known["correlation_id"] = known["correlation_id"] or known["trace_id"]
-    newer = {key: value for key, value in table.items() if key not in _NAMES and key != "v"}
+    known["correlation_id"] = known.get("correlation_id") or known["trace_id"]
     return Stamp(**known, newer=newer)
 
 
-def _sound(name: str, value: Any) -> Any:
-    """Take a field only where it can be what it says: the table comes from outside."""
-    if name.endswith("_at"):
-        return value if type(value) is int and 0 < value < _LATEST else None
-    if name == "accepts_unknown":
-        return 1 if value == 1 else None
-    if name in ("key", "fingerprint", "operation"):
-        return value if isinstance(value, str) else None
-    return value if isinstance(value, str) and _ID.fullmatch(value) else None
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is int and 0 < value < _LATEST
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int) and value == 1
+
+
+_SOUND: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("submission", "trace_id", "correlation_id", "causation_id", "original"), _is_id),
+    **dict.fromkeys(("first_request_at", "published_at"), _is_time),
+    **dict.fromkeys(("key", "fingerprint", "operation"), _is_text),
+    "accepts_unknown": _is_one,
+}
+"""A field is taken only where it can be what it says: the table comes from outside."""
 
 
 def find(headers: Mapping[str, Any]) -> Stamp | None:
@@ -123,7 +143,8 @@ def identify(task_name: str, fields: Mapping[str, Any]) -> Stamp:
         return found
     submission = digest(task_name, str(fields.get("id")), str(_count(fields, "replaced_task_nesting")))
     trace_id = digest("trace", submission)
-    correlation_id = _sound("correlation_id", fields.get("root_id")) or trace_id
+    root = fields.get("root_id")
+    correlation_id = root if isinstance(root, str) and _is_id(root) else trace_id
     return Stamp(submission=submission, trace_id=trace_id, correlation_id=correlation_id)
 
 

@@ -102,9 +102,10 @@ class Heartbeat:
         self._want()
 
     def _want(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._start()
+        # As long as something is wanted, the thread is about it.
         if not self._wanted.is_set():
+            if self._thread is None or not self._thread.is_alive():
+                self._start()
             self._wanted.set()
 
     def _start(self) -> None:
@@ -114,6 +115,13 @@ class Heartbeat:
                 self._thread.start()
 
     def _run(self) -> None:
+        try:
+            self._keep_beating()
+        finally:
+            self._thread = None
+            self._wanted.clear()
+
+    def _keep_beating(self) -> None:
         while True:
             self._wanted.wait()
             self._sooner.wait(self._interval)

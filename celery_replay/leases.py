@@ -74,6 +74,16 @@ def back_off(facts: Facts, delivery: Delivery, found: Obstacle, since: Micros, n
     return _put_aside(facts, delivery, found.place, since, now, now + round(whole * (1 + jitter) / 2))
 
 
+def wait_for_grants(
+    facts: Facts, delivery: Delivery, identity: str, since: Micros | None, now: Micros, until: Micros
+) -> Facts:
+    """Park a delivery until the store gives resources and tokens again; it stands in no line, and keeps its place."""
+    parked = put_aside(facts, delivery, identity, Reason.GRANTS_PAUSED, now, until)
+    if parked is facts or parked.row is None or since is None:
+        return parked
+    return evolve(parked, row=evolve(parked.row, contended_since=since))
+
+
 def _put_aside(facts: Facts, delivery: Delivery, place: Place, since: Micros, now: Micros, wake_at: Micros) -> Facts:
     parked = put_aside(facts, delivery, place.lease.subject, Reason.LEASE_HELD, now, wake_at)
     if parked is facts or parked.row is None:
@@ -81,14 +91,18 @@ def _put_aside(facts: Facts, delivery: Delivery, place: Place, since: Micros, no
     return evolve(parked, row=evolve(parked.row, contended_since=since))
 
 
-def grant(place: Place, job: Job, keep_us: Micros, now: Micros) -> Place:
-    """Give a resource to a job that was just admitted, with a token that is higher than all before."""
+def grant(place: Place, job: Job, keep_us: Micros, now: Micros, floor: Micros = 0) -> Place:
+    """Give a resource to a job that was just admitted, with a token that is higher than all before.
+
+    Args:
+        floor: no token is lower.
+    """
     lease, until = place.lease, job.lease_until or now
     if lease.nonce == job.nonce:
         return place
     given = evolve(
         lease,
-        fence=max(lease.fence + 1, now),
+        fence=max(lease.fence + 1, now, floor),
         nonce=job.nonce,
         submission=job.submission,
         operation=job.operation,
@@ -140,6 +154,30 @@ def let_go(places: Sequence[Place], nonce: str, end: LeaseEnd, now: Micros) -> t
     return tuple(_let_go(place, end, now) if place.lease.nonce == nonce else place for place in places)
 
 
+def let_rest_go(places: Sequence[Place], submission: str, end: LeaseEnd, now: Micros) -> tuple[Place, ...]:
+    """End what attempts of a job still have that is over.
+
+    Args:
+        end: LAPSED leaves what has not lapsed: an attempt that was taken for lost may live, and hears of it when it
+            beats.
+    """
+    return tuple(
+        _let_go(place, end, now) if place.lease.nonce and _is_left(place.lease, submission, end, now) else place
+        for place in places
+    )
+
+
+def _is_left(lease: Lease, submission: str, end: LeaseEnd, now: Micros) -> bool:
+    return lease.submission == submission and not (end is LeaseEnd.LAPSED and taken(lease, now))
+
+
+def still_in_line(places: tuple[Place, ...], own: Row | None) -> tuple[Place, ...]:
+    """Keep note that somebody waits, where that is a later delivery of the job itself: its lines do not show it."""
+    if own is None or not own.in_line:
+        return places
+    return tuple(evolve(place, lease=evolve(place.lease, waiters=True)) for place in places)
+
+
 def _let_go(place: Place, end: LeaseEnd, now: Micros) -> Place:
     lease = place.lease
     kept = lease.keep_until - (lease.until or now)
@@ -154,9 +192,7 @@ def let_others(before: Facts, facts: Facts, now: Micros) -> Facts:
     """
     job, row, places = facts.job, facts.row, facts.places
     if job is not None and job.status.ended:
-        left = {place.lease.nonce for place in places if place.lease.submission == job.submission} - {""}
-        for nonce in left:
-            places = let_go(places, nonce, LeaseEnd.LAPSED, now)
+        places = let_rest_go(places, job.submission, LeaseEnd.LAPSED, now)
     stood = before.row is not None and before.row.in_line
     if stood and not (row is not None and row.in_line):
         places = tuple(pass_on(place, now) for place in places)

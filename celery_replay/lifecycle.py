@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import dead_letters, leases, losses
-from .clock import Micros
+from .clock import SECOND, Micros
 from .facts import (
     PUBLISHING_US,
     Change,
@@ -21,6 +21,10 @@ from .facts import (
 )
 from .records import Failure, Job, Letter, Row, StepRecord, evolve
 from .states import AckMode, LeaseEnd, Outcome, Reason, RowStatus
+
+STEPPED_DOWN_US: Micros = SECOND
+"""How long a job waits that gave itself up for lost for the second time in a row; twice as long each further time."""
+STEPPED_DOWN_LIMIT_US: Micros = 60 * SECOND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +53,7 @@ class Ending:
     strike: bool = False
     """INTERRUPTED by the body itself, which ended its process: it counts towards the poison cap."""
     requeues: int = 0
-    """How often in a row the body has given this message back before."""
+    """How often in a row this message was given back before, by the body or by an attempt that was lost."""
     steps: tuple[StepRecord, ...] = ()
     """Steps that were settled (or, without effect, given up) since the last flush."""
     code_version: str = ""
@@ -90,6 +94,7 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     if not facts.places:
         return closing
     places = leases.let_go(closing.facts.places, ending.nonce, LeaseEnd.RELEASED, now)
+    places = leases.still_in_line(places, closing.facts.row)
     return evolve(closing, facts=evolve(closing.facts, places=places))
 
 
@@ -109,7 +114,8 @@ def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
         # Whoever filed it knew more of its end than the attempt that was cut off.
         return Closing(facts=facts, ended=(record,), accepted=True)
-    closed = _closed(job, ending, ending.outcome, now, keep_until=now + ending.keep_us)
+    told = _told(ending, now) if ending.outcome.ended else {}
+    closed = _closed(job, ending, ending.outcome, now, keep_until=now + ending.keep_us, **told)
     facts = evolve(facts, job=closed)
     if ending.outcome.handed_over:
         facts = _hand_over(facts, ending, now)
@@ -159,7 +165,13 @@ def _stepped_down(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job = _job(facts)
     record = attempt_of(job, Outcome.REFUSED, now)
     facts = evolve(facts, job=_closed(job, ending, Outcome.INTERRUPTED, now))
-    return Closing(facts=step_back(facts, ending.delivery, ending.claim, now), ended=(record,), accepted=False)
+    facts = step_back(facts, ending.delivery, ending.claim, now)
+    if facts.row is not None:
+        # It may meet the same again, such as a target with a token of the future: at once the first time, then seldom.
+        times = max(facts.row.requeues, ending.requeues) + 1
+        wait = min(STEPPED_DOWN_US << min(times - 2, 10), STEPPED_DOWN_LIMIT_US) if times > 1 else 0
+        facts = evolve(facts, row=evolve(facts.row, requeues=times, wake_at=now + wait))
+    return Closing(facts=facts, ended=(record,), accepted=False)
 
 
 def _hand_over(facts: Facts, ending: Ending, now: Micros) -> Facts:
@@ -178,17 +190,18 @@ def _give_back(facts: Facts, ending: Ending, now: Micros) -> Facts:
     return evolve(facts, row=evolve(row, requeues=max(row.requeues, ending.requeues) + 1))
 
 
+def _told(ending: Ending, now: Micros) -> dict[str, Any]:
+    return {
+        "result": ending.result,
+        "result_lost": ending.result_lost,
+        "failure": ending.failure_json,
+        "canvas_until": now + ending.canvas_us,
+    }
+
+
 def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
-    job = evolve(
-        _job(facts),
-        result=ending.result,
-        result_lost=ending.result_lost,
-        failure=ending.failure_json,
-        canvas_until=now + ending.canvas_us,
-    )
-    facts = evolve(facts, job=job)
     if ending.outcome.failing:
-        facts = dead_letters.file(facts, _letter(job, ending, now))
+        facts = dead_letters.file(facts, _letter(_job(facts), ending, now))
     else:
         facts = dead_letters.resolve(facts, "succeeded")
     return facts if ending.canvas else advance_canvas(facts)
@@ -239,11 +252,11 @@ def renew(
 
 
 def amend_failure(facts: Facts, failure: Failure, failure_json: str, now: Micros) -> Facts:
-    """Record that Celery reported FAILURE for a job that had closed well: effect done, result lost."""
+    """Record that Celery reported FAILURE for a job that had closed well: its result is lost if we lack it, too."""
     job = facts.job
     if job is None or job.status not in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED):
         return facts
-    job = evolve(job, result_lost=True, failure=failure_json)
+    job = evolve(job, result_lost=job.result is None, failure=failure_json)
     return evolve(facts, job=job)
 
 

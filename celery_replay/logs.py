@@ -9,8 +9,8 @@ from .redaction import kept_text
 from .serialization import TEXT_LIMIT, safe_text
 from .tracebacks import raised_at
 
-_OF_SYSTEMS = frozenset({"OperationalError", "InterfaceError"})
-"""Errors of any database's driver, and of the broker's client, that are about connections and not about data."""
+OF_SYSTEMS = frozenset({"OperationalError", "InterfaceError"})
+"""Errors of any database's driver (PEP 249), of Django and of kombu that are about connections and not about data."""
 
 
 class _WithoutData(logging.Filter):
@@ -37,7 +37,7 @@ def logger_of(module: str) -> logging.Logger:
 
 def _says(error: BaseException) -> str:
     names = {cls.__name__ for cls in type(error).__mro__}
-    if not isinstance(error, (OSError, StoreError)) and not names & _OF_SYSTEMS:
+    if not isinstance(error, (OSError, StoreError)) and not names & OF_SYSTEMS:
         return ""
     # PostgreSQL shows the refused row in the second line.
     return kept_text(safe_text(error).partition("\n")[0], 300)

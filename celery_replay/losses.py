@@ -82,8 +82,7 @@ def _canvas_lost(facts: Facts, news: News) -> Change | None:
     job = facts.job
     if job is None or not job.status.ended or job.canvas_advanced or not (news.final and news.message):
         return None
-    own = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
-    return Change(facts=facts, unfiled=news.message) if own else None
+    return Change(facts=facts, unfiled=news.message) if names(news, job) else None
 
 
 def _exceeded_limit(facts: Facts, news: News, now: Micros) -> Change | None:
@@ -104,10 +103,15 @@ def _never_opened(facts: Facts, news: News) -> bool:
     return facts.job is None or facts.job.generation < news.generation
 
 
+def names(news: News, job: Job) -> bool:
+    """Is this news of the job's current attempt?"""
+    return (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
+
+
 def _is_about(facts: Facts, news: News) -> bool:
     """Is this news of the job's current attempt, and has that not told its end itself?"""
     job = facts.job
-    if job is None or (job.generation, job.worker, job.pid) != (news.generation, news.worker, news.pid):
+    if job is None or not names(news, job):
         return False
     return job.status in (Outcome.OPEN, Outcome.INTERRUPTED) or _cut_off(facts)
 
@@ -171,11 +175,10 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
     outcome = Outcome.EXPIRED if news.reason is Reason.EXPIRED else Outcome.REVOKED
     if job is None and facts.row is None:
         facts = evolve(facts, job=_never_begun(news, outcome, now))
-        return Change(facts=dead_letters.give_back(facts) if news.original else facts, unfiled=news.message)
+        return Change(facts=dead_letters.withdraw(facts, str(outcome)), unfiled=news.message)
     if job is None or job.status.ended or job.generation > news.generation:
         return Change(facts=facts) if facts.row is not row else None
-    ours = (job.generation, job.worker, job.pid) == (news.generation, news.worker, news.pid)
-    if alive(job, now) and not ours:
+    if alive(job, now) and not names(news, job):
         return None
     ended = (attempt_of(job, outcome, now),) if job.status is Outcome.OPEN else ()
     unfiled = job.message or news.message
@@ -183,9 +186,7 @@ def _withdraw(facts: Facts, news: News, now: Micros) -> Change | None:
         job, status=outcome, lease_until=None, reserved_until=None, closed_at=now, message=None, canvas_until=None
     )
     facts = evolve(facts, job=evolve(job, canvas_advanced=True))
-    replayed = job.original is not None
-    facts = dead_letters.give_back(facts) if replayed else dead_letters.resolve(facts, str(outcome))
-    return Change(facts=facts, ended=ended, unfiled=unfiled)
+    return Change(facts=dead_letters.withdraw(facts, str(outcome)), ended=ended, unfiled=unfiled)
 
 
 def _never_begun(news: News, outcome: Outcome, now: Micros) -> Job:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .config import REDIS, broker_scheme
+from .config import REDIS, broker_scheme, visibility_timeout
 from .logs import logger_of
 from .signals import observe_failure
 
@@ -36,14 +36,16 @@ def describe(conf: Any, *, wanted: bool) -> str:
     if scheme in _BY_TIMEOUT:
         if not wanted:
             return "off by replay_message_lease: a job longer than the visibility timeout comes twice"
-        return "renewed while a worker holds the message, every third of the visibility timeout"
+        back = f"a killed worker's comes back after {visibility_timeout(conf):g} s"
+        return f"renewed while a worker holds the message; {back}"
     if scheme in _BY_CONNECTION:
         return "not needed: the broker gives a message away only when its holder's connection ends"
     if scheme == "gcpubsub":
         return "not needed: kombu itself prolongs the broker's deadline while a worker holds the message"
     if scheme in _NEVER_BACK:
         return "none: this transport does not bring a dead worker's messages back by itself"
-    return f"not known for {scheme}://: a job longer than this broker's own deadline may come twice"
+    broker = f"for {scheme}://" if scheme else "as no broker_url is set"
+    return f"not known {broker}: a job longer than the broker's own deadline may come twice"
 
 
 def renewal_of(channel: Any) -> Renewal | None:

@@ -7,8 +7,11 @@ from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery import Task
+from celery.app import trace
 from celery.exceptions import WorkerLostError
 from celery.worker.request import Request
+
+_actual_ignore_result = getattr(trace, "get_actual_ignore_result", None)
 
 
 def ignores_result(task: Any, request: Any) -> bool:
@@ -16,11 +19,9 @@ def ignores_result(task: Any, request: Any) -> bool:
 
     Celery 5.5 stores it only where neither the task nor the call says otherwise; since 5.6 the call has the last word.
     """
-    try:
-        from celery.app.trace import get_actual_ignore_result
-    except ImportError:
+    if _actual_ignore_result is None:
         return bool(task.ignore_result or request.ignore_result)
-    return bool(get_actual_ignore_result(task, request))
+    return bool(_actual_ignore_result(task, request))
 
 
 def retries_when_lost(task: Any) -> bool:

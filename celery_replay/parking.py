@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kombu import serialization as codecs
 
@@ -39,7 +39,25 @@ _OF_THE_WAY = frozenset(
 """Properties that are kept elsewhere, or made anew for each message."""
 _OF_RABBITMQ = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Headers that it writes on the way, delays included; in a message sent anew it takes them for the sign of a cycle."""
+AGAIN = "replay_again"
+"""The header of a delivery that was published once more as Celery's tracer had failed."""
 _FIXED = (str, bytes, int, float, bool, type(None))
+
+
+class Again(NamedTuple):
+    """What such a delivery says of itself."""
+
+    times: int = 0
+    """How often it was published for that."""
+    is_over: bool = False
+    """The job had ended, and only that is to be announced: its body must not run."""
+
+
+def again_of(request: Any) -> Again:
+    """Read that header; it comes from outside."""
+    told = request.get(AGAIN)
+    sound = isinstance(told, (list, tuple)) and len(told) == 2 and type(told[0]) is int and told[0] > 0
+    return Again(min(told[0], 1_000_000), bool(told[1])) if sound else Again()
 
 
 def keep(request: Any, args: Any, kwargs: Any, serializer: str, task: Mapping[str, Any]) -> bytes:
@@ -173,14 +191,19 @@ def _serializer(fields: Mapping[str, Any], default: str) -> str:
     return str(codecs.registry.type_to_name.get(fields.get("content_type"), default))
 
 
-def publish(app: Any, message: bytes, delay: float = 0) -> None:
+def publish(app: Any, message: bytes, delay: float = 0, again: Again | None = None) -> None:
     """Publish a kept delivery again, with the headers that it had; an ETA that it waited for is over.
 
     Args:
         delay: seconds that the receiving worker shall hold it back.
+        again: goes along, where the tracer failed; the end of a job that is over does not expire.
     """
     kept = unpack(message)
     headers = {**kept["headers"], "eta": _eta(delay)}
+    if again is not None:
+        headers[AGAIN] = [again.times, again.is_over]
+        if again.is_over:
+            headers["expires"] = kept["properties"]["expiration"] = None
     properties = {**kept["properties"], **{name: kept[name] for name in ("correlation_id", "reply_to", "priority")}}
     expiration = _seconds(properties.pop("expiration", None))
     if expiration is not None:

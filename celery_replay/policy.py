@@ -6,7 +6,7 @@ import difflib
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,10 +36,11 @@ OPTIONS: dict[str, str] = {
     "stepwise": "True or False",
     "replay": "safe, confirm or never",
     "capture": "none, keys or full",
+    "state": "a dict of names and callables, each of which takes the task's arguments and returns what to capture",
 }
 """Our task options, and what each may be."""
 
-RESERVED = frozenset({"state", "failures", "postconditions", "invalidates", "compensate", "dependency"})
+RESERVED = frozenset({"failures", "postconditions", "invalidates", "compensate", "dependency"})
 """Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
@@ -83,6 +84,8 @@ class TaskPolicy:
     """What a kept message says of its task, for whoever looks at it when the code is another one."""
     capture: Capture = Capture.KEYS
     """How much of the job's data goes into its trace."""
+    state: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """What is captured before and after the body, by its name."""
     excluded: bool = False
 
     def bind(self, args: Any, kwargs: Any) -> Mapping[str, Any] | None:
@@ -161,6 +164,54 @@ def check_options(cls: Any) -> None:
     _names_function(name, options["resources"], signature)
     for option in ("verify", "idempotency_key", "resources"):
         hooks.check(name, option, hooks.declared(cls, option), signature)
+    for state, hook in (options["state"] or {}).items():
+        hooks.check(name, f"state[{state!r}]", hook, signature)
+
+
+_UNMISTAKABLE = (
+    "idempotency_key", "on_incomplete", "on_failed_key", "on_store_error", "on_contention", "atomic", "fenced",
+    "lease_ttl", "stepwise",
+)  # fmt: skip
+"""Options whose names nobody else's task class has by chance."""
+
+
+def unprotected(tasks: Iterable[Any]) -> Iterator[str]:
+    """Yield a sentence for each task that declares an option of ours, and is of another class: nothing comes of it."""
+    for task in tasks:
+        declared = [] if hasattr(task, "replay_target") else [name for name in _UNMISTAKABLE if _has(task, name)]
+        if declared:
+            kind = next(kind for kind in type(task).__mro__ if kind.__name__ != task.__name__.rpartition(".")[2])
+            yield (
+                f"task {task.name} declares {', '.join(declared)}, which is not in force: its class "
+                f"{kind.__module__}.{kind.__qualname__} is no ReplayTask. Let that class inherit from ReplayTask, or "
+                "give ReplayTask to the app as task_cls [unprotected-task]"
+            )
+
+
+def _has(task: Any, option: str) -> bool:
+    try:
+        return getattr(task, option, None) is not None
+    except Exception:  # a property of somebody's class
+        return False
+
+
+def check_lease(task: Any, settings: Settings) -> None:
+    """See that a task's leases are not longer than the settings allow; its own words count, if it is one of ours.
+
+    Raises:
+        ConfigurationError: they are; the message names the task.
+    """
+    declared = getattr(task, "lease_ttl", None) if hasattr(task, "replay_target") else None
+    if (declared or settings.lease_ttl) > settings.lease_ttl_max:
+        of = (
+            f"task {task.name}: lease_ttl={declared!r}"
+            if declared
+            else f"setting replay_lease_ttl = {settings.lease_ttl!r}"
+        )
+        raise ConfigurationError(
+            f"{of} is longer than the setting replay_lease_ttl_max = {settings.lease_ttl_max!r}; "
+            "make the one shorter or the other longer"
+        )
 
 
 def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
@@ -207,16 +258,21 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
             "verify": options["verify"] is not None,
             "replay": options["replay"],
         },
-        about={
-            "acks_late": bool(task.acks_late),
-            "reject_on_worker_lost": bool(task.reject_on_worker_lost),
-            "max_retries": task.max_retries,
-            "time_limit": task.time_limit,
-            "soft_time_limit": task.soft_time_limit,
-        },
+        about=_about(task),
         capture=Capture(options["capture"] or settings.capture),
+        state={name: hooks.fitted(hook, signature) for name, hook in (options["state"] or {}).items()},
         excluded=is_excluded(task.name, settings.exclude),
     )
+
+
+def _about(task: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "acks_late": bool(task.acks_late),
+        "reject_on_worker_lost": bool(task.reject_on_worker_lost),
+        "max_retries": task.max_retries,
+    }
+    limits = {"time_limit": task.time_limit, "soft_time_limit": task.soft_time_limit}
+    return options | {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _key_function(
@@ -342,6 +398,10 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "stepwise": lambda value: isinstance(value, bool),
     "replay": _one_of(*(str(word) for word in Replays)),
     "capture": _one_of(*(str(word) for word in Capture)),
+    "state": lambda value: (
+        isinstance(value, Mapping)
+        and all(isinstance(name, str) and name and callable(hook) for name, hook in value.items())
+    ),
 }
 
 

@@ -20,10 +20,11 @@ def evolve(record: R, **changes: Any) -> R:
 
     As `dataclasses.replace`, which runs the constructor and so costs ten times as much on records of forty fields.
     """
-    assert changes.keys() <= record.__dict__.keys(), f"{type(record).__name__} has no {set(changes)}"
+    fields = record.__dict__
+    changed = {**fields, **changes}
+    assert len(changed) == len(fields), f"{type(record).__name__} has no {changes.keys() - fields.keys()}"
     copy = object.__new__(type(record))
-    copy.__dict__.update(record.__dict__)
-    copy.__dict__.update(changes)
+    object.__setattr__(copy, "__dict__", changed)
     return copy
 
 
@@ -75,7 +76,11 @@ class Job:
     redelivery_us: Micros = 0
     """How long after the lease's end the broker may still bring the message again."""
     message: bytes | None = None
-    """The whole message while the job has not ended, as soon as it is known that a letter may need it."""
+    """The whole message while the job has not ended, as soon as it is known that a letter may need it.
+
+    OPEN keeps it where nobody else has it any more. Else the broker has it, or the worker's parent, which spools it
+    before it acknowledges a lost child's message; the first renewal adds it.
+    """
     canvas_unknown: bool = False
     """The attempt closed well and then went silent: nobody knows whether its canvas was sent on."""
     result: str | None = None
@@ -148,7 +153,7 @@ class Row:
     releases: int = 0
     """How often it was freed since it was parked: again where nobody took it, and then it holds up nobody any more."""
     requeues: int = 0
-    """How often in a row the body gave the message back."""
+    """How often in a row the message was given back, by the body or by an attempt that was lost."""
     contended_since: Micros | None = None
     """When it first found a resource leased: its place in line, which it keeps until it runs."""
 
@@ -277,6 +282,11 @@ class Letter:
     replays: int = 0
     revision: int = 0
     """Rises with every change: two who decide at once can't both succeed."""
+
+    @property
+    def to_send(self) -> bytes:
+        """What a replay sends: the message with its mended payload, else the original."""
+        return self.edited or self.message
 
 
 @dataclass(frozen=True, kw_only=True)

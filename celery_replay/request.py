@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
@@ -45,6 +45,11 @@ class ReplayRequest(Request):
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
+        # Where it has to wait for a free process, Celery stumbles over such things too late, and ends or stands still.
+        if not _are_limits(self.time_limits):
+            raise InvalidTaskError(f"invalid time limits {safe_text(self.time_limits, 100)}")
+        if not _are_stamps(self._request_dict):
+            raise InvalidTaskError("invalid stamps")
         self._request_dict["replay_received_at"] = wall()
         self._request_dict["content_type"] = message.content_type
 
@@ -188,6 +193,21 @@ class ReplayRequest(Request):
             announce(self._app, item, self._message if needed else None)
         except Exception:
             observe_failure("news")
+
+
+_LONGEST = 10**9
+"""Seconds."""
+
+
+def _are_limits(value: Any) -> bool:
+    pair = isinstance(value, (list, tuple)) and len(value) == 2
+    return pair and all(limit is None or (type(limit) in (int, float) and 0 <= limit <= _LONGEST) for limit in value)
+
+
+def _are_stamps(fields: Mapping[str, Any]) -> bool:
+    names, stamps = fields.get("stamped_headers") or [], fields.get("stamps") or {}
+    named = isinstance(names, (list, tuple, set)) and all(isinstance(name, str) for name in names)
+    return named and isinstance(stamps, Mapping)
 
 
 _TOLD_OTHERWISE = (WorkerLostError, Terminated, Reject, Ignore, Retry)

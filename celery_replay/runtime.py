@@ -8,9 +8,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, cast
 
 import celery
 import kombu
@@ -21,14 +22,27 @@ from .exceptions import ConfigurationError
 from .headers import Stamp
 from .heartbeat import Heartbeat
 from .policy import TaskPolicy, compile_policy
+from .records import StepRecord
 from .serialization import digest
 from .spool import Spool
 from .stores.base import Store
+from .stores.journaled import JournaledStore
+from .stores.ledger import Ledger
 from .stores.memory import MemoryStore
 
 _NOTHING: Mapping[str, Any] = {}
 _runtimes: weakref.WeakKeyDictionary[Any, Runtime] = weakref.WeakKeyDictionary()
 _creating = threading.Lock()
+
+
+class Understudy(Protocol):
+    """Stands in for the outside in a dry run."""
+
+    def output(self, asked: StepRecord) -> str:
+        """Give the recorded output of a step's side effect in place of doing it, or raise what it raised."""
+
+    def doing(self, step: str) -> AbstractContextManager[object]:
+        """Note for the while which step is being done."""
 
 
 class Runtime:
@@ -52,6 +66,8 @@ class Runtime:
             "kombu": kombu.__version__,
             "python": ".".join(map(str, sys.version_info[:3])),
         }
+        self.understudy: Understudy | None = None
+        """In a dry run, what stands in for the outside."""
         self._policies: dict[str, TaskPolicy] = {}
         self._store: Store | None = None
         self._opening = threading.Lock()
@@ -159,13 +175,25 @@ def open_store(settings: config.Settings, conf: Any = _NOTHING) -> Store:
     Raises:
         ConfigurationError: none is named and none can be inferred, or the name leads nowhere.
     """
+    config.check_places(settings)
     url = store_url(settings, conf)
+    if not settings.journal:
+        return _open(url, settings, conf)
+    # The options are the ledger's: that is the store of every job.
+    journal = _open(settings.journal, replace(settings, options={}), conf)
+    return JournaledStore(cast(Ledger, _open(url, settings, conf, journal)), journal)
+
+
+def _open(url: str, settings: config.Settings, conf: Any, journal: Store | None = None) -> Store:
     scheme, _, rest = url.partition("://")
     if scheme == "memory":
         return MemoryStore()
     if config.is_redis(url):
-        found = {"retention": settings.retention, **config.redis_options(conf, url)}
-        return _factory("redis")(url, **{**found, **settings.options})
+        given = {"retention": settings.retention, "lease_ttl_max": settings.lease_ttl_max}
+        found = {**given, **config.redis_options(conf, url)}
+        # Where there is a journal, it also remembers which tokens were given.
+        told = {"notes": True, "marks": journal} if journal is not None else {}
+        return _factory("redis")(url, **{**found, **settings.options, **told})
     make = _factory(scheme if scheme in _ALIASES else url)
     arguments = dict(settings.options)
     if rest:
@@ -190,9 +218,12 @@ def _factory(name: str) -> Callable[..., Store]:
 
 
 def store_url(settings: config.Settings, conf: Any = _NOTHING) -> str:
-    """Return the store's name: the one that is set, else Django's database, else the Redis that Celery uses."""
-    if settings.store:
-        return settings.store
+    """Return the store's name, or the ledger's.
+
+    It is the one that is set, else Django's database, else the Redis that Celery uses.
+    """
+    if settings.store or settings.ledger:
+        return str(settings.store or settings.ledger)
     django_apps = sys.modules.get("django.apps")
     if django_apps is not None and django_apps.apps.ready and django_apps.apps.is_installed("django_celery_replay"):
         return "django"

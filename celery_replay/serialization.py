@@ -90,18 +90,27 @@ def canonical_json(value: Any) -> str:
     return _CANONICAL.encode(canonical(value))
 
 
+def canonical_bytes(value: Any) -> bytes:
+    """Dump canonical data as UTF-8, the same with orjson and without."""
+    text = _fast_json(value)
+    return canonical_json(value).encode("utf-8", "surrogatepass") if text is None else text
+
+
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(value: Any) -> str:
     """Digest data so that equal payloads have equal fingerprints, tagged with how it was made."""
-    text = _fast_json(value)
-    if text is None:
-        text = canonical_json(value).encode("utf-8", "surrogatepass")
+    text = canonical_bytes(value)
     if b"x" in text and b" at 0x" in text:  # one letter is found at once, a word takes its time
         # Of an object that has no text of its own, only its class is the same in another process.
         text = _BYTES_ADDRESS.sub(rb"\1>", text)
-    return f"{FINGERPRINT_TAG}:{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+    return f"{FINGERPRINT_TAG}:{bytes_digest(text)}"
+
+
+def bytes_digest(body: bytes) -> str:
+    """Name bytes by what they say: 32 hexadecimal digits."""
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
 def _fast_json(value: Any) -> bytes | None:
@@ -175,9 +184,26 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
 
 
+def plain_json(data: Any) -> bytes:
+    """Write JSON data for ourselves, as quickly as it can be done here; what is no such data becomes text."""
+    if _orjson is not None:
+        try:
+            text: bytes = _orjson.dumps(data, _shown, _PLAIN_OPTIONS)
+        except TypeError:  # keys that are no text, large integers, lone surrogates
+            text = b"null"
+        # Perhaps a number that JSON does not have: Python reads the one that it writes itself.
+        if b"null" not in text:
+            return text
+    return _PACKED.encode(data).encode()
+
+
 def pack(data: Any) -> bytes:
     """Pack JSON data: a mark, then the text, compressed where that saves room."""
-    text = _PACKED.encode(data).encode()
+    return packed(plain_json(data))
+
+
+def packed(text: bytes) -> bytes:
+    """Pack JSON text."""
     if len(text) <= _NOT_WORTH_IT:
         return b"j" + text
     # zlib's usual window takes ten times as long to set up as a small text takes to compress.
@@ -190,15 +216,18 @@ _NOT_WORTH_IT = 640
 """Bytes: the trace of a job without events of its own is shorter, and half of it saved is not worth its compression."""
 _WINDOW_BITS = 12
 _WINDOW = 1 << _WINDOW_BITS
+_PLAIN_OPTIONS = _orjson.OPT_PASSTHROUGH_DATETIME | _orjson.OPT_PASSTHROUGH_DATACLASS if _orjson else 0
 _PACKED = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, default=_shown)
 
 
 def unpack(body: bytes) -> Any:
     """Unpack what `pack` made. Only JSON: nothing in it can be executed."""
-    mark, rest = body[:1], body[1:]
-    if mark == b"z":
-        rest = zlib.decompress(rest)
-    return json.loads(rest)
+    return json.loads(unpacked(body))
+
+
+def unpacked(body: bytes) -> bytes:
+    """Return the text that was packed."""
+    return zlib.decompress(body[1:]) if body[:1] == b"z" else body[1:]
 
 
 def unzipped(body: bytes) -> bytes:

@@ -115,7 +115,7 @@ def _new_stamp(name: str, body: Any, table: dict[str, Any], attempt: Attempt | N
 
 def _submission(name: str, table: dict[str, Any], attempt: Attempt | None) -> str:
     """Name a job: at random from outside or a body, by derivation from the tracer, whose work may be done again."""
-    by_tracer = attempt is not None and attempt.closed is not None
+    by_tracer = attempt is not None and attempt.by_tracer
     body = sending.get() or (attempt.request.chord if attempt is not None and by_tracer else _unlocking())
     task_id = table.get("id")
     if body and task_id and task_id in map(frozen_id, parts_of(body)):
@@ -171,7 +171,7 @@ def failure_announced(sender: Any = None, exception: BaseException | None = None
 
 
 def _closed_attempt(task: Any) -> Attempt | None:
-    attempt = current_attempt()
+    attempt: Attempt | None = vars(task.request).get("replay_attempt")
     if attempt is None or attempt.closed is None or not attempt.closed.ended:
         return None
     return attempt

@@ -23,6 +23,8 @@ failed_observations = 0
 def send(signal: Signal, sender: Any, **arguments: Any) -> None:
     """Send a signal; count receivers that failed (Celery's dispatcher has logged them)."""
     global failed_observations
+    if not signal.receivers:
+        return
     for _, response in signal.send(sender=sender, **arguments) or ():
         if isinstance(response, Exception):
             failed_observations += 1

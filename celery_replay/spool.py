@@ -82,6 +82,10 @@ class Spool:
             except Exception:  # somebody else's file may hold anything
                 self._set_aside(path)
 
+    def size(self) -> int:
+        """Count what waits."""
+        return sum(1 for pattern in ("*.json", "*.news") for _ in self.folder.glob(pattern))
+
     def waiting_news(self) -> Iterator[Path]:
         """Yield the news that wait, oldest first."""
         yield from sorted(self.folder.glob("*.news"))

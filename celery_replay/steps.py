@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, ParamSpec, TypeVar, overload
 
 from celery.exceptions import SoftTimeLimitExceeded
 
 from . import hooks
 from .arguments import named
-from .attempts import Attempt
+from .attempts import TRIES, Attempt
 from .clock import wall
 from .current import current_attempt, refuse_strays
-from .exceptions import ConfigurationError, OwnershipLost, ResultUnavailable, StepError, UnknownOutcome
+from .exceptions import (
+    ConfigurationError,
+    OwnershipLost,
+    ResultUnavailable,
+    StepError,
+    StoreUnavailable,
+    UnknownOutcome,
+)
 from .failures import leaves_outcome_unknown
 from .policy import parameters_of
 from .records import ERASED, StepRecord, evolve
-from .serialization import canonical_json, digest, has_address, result_json, result_value
-from .states import OnIncomplete, StepState
+from .serialization import bytes_digest, canonical_json, digest, has_address, pack, result_json, result_value
+from .states import Capture, OnIncomplete, StepState
 from .targets import without_writes
 from .templates import KEY_FORMATTER
+from .tracebacks import name_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +44,7 @@ def step(
     *,
     name: str | None = None,
     side_effect: bool = False,
+    recorded: bool = False,
     key: str | None = None,
     verify: Callable[..., Any] | None = None,
     encode: Callable[[Any], Any] | None = None,
@@ -45,6 +56,7 @@ def step(
     *,
     name: str | None = None,
     side_effect: bool = False,
+    recorded: bool = False,
     key: str | None = None,
     verify: Callable[..., Any] | None = None,
     encode: Callable[[Any], Any] | None = None,
@@ -57,8 +69,10 @@ def step(
         side_effect: it does something outside that must not happen twice. It is written ahead in the store (one round
             trip), and its recorded output is returned by later attempts. While it runs, its thread may not write to
             Django's databases.
-        key: for a side effect, a template over the parameters of the step and of the running task that says which
-            effect it is; by default its name, its arguments and how often it was called with them.
+        recorded: it asks the outside, and changes nothing there: it is done each time, and what it gave is kept with
+            the trace, for [dry runs](../how-to/dry-run-a-failed-job.md).
+        key: for one of these, a template over the parameters of the step and of the running task that says which
+            effect it is, or which call; by default its name, its arguments and how often it was called with them.
         verify: takes the step's arguments and returns its output if the effect exists, else None; asked where it was
             cut off in the middle. Give the task `on_incomplete="resume"`, so that it comes to the step again.
         encode: makes JSON of the output, where it is none by itself.
@@ -71,13 +85,13 @@ def step(
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        _check(function.__name__, side_effect, key=key, verify=verify, encode=encode, decode=decode)
+        _check(function.__name__, side_effect, recorded, key=key, verify=verify, encode=encode, decode=decode)
         if hooks.runs_later(function):
             raise ConfigurationError(
                 f"step {function.__name__}: async functions and generators return before they have run; "
                 "make the step a plain function that runs them to their end"
             )
-        made = _Step(function, name or function.__name__, side_effect, key, verify, encode, decode)
+        made = _Step(function, name or function.__name__, side_effect, recorded, key, verify, encode, decode)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -94,10 +108,13 @@ def step(
     return decorate if function is None else decorate(function)
 
 
-def _check(name: str, side_effect: bool, **options: Any) -> None:
+def _check(name: str, side_effect: bool, recorded: bool, **options: Any) -> None:
     given = [option for option, value in options.items() if value is not None]
-    if given and not side_effect:
-        raise ConfigurationError(f"step {name}: {'= and '.join(given)}= need side_effect=True")
+    if side_effect and recorded:
+        raise ConfigurationError(f"step {name}: side_effect=True keeps what it gives anyway; leave recorded= out")
+    barred = [option for option in given if not (recorded and option in ("key", "encode", "decode"))]
+    if barred and not side_effect:
+        raise ConfigurationError(f"step {name}: {'= and '.join(barred)}= need side_effect=True")
     if (options["encode"] is None) != (options["decode"] is None):
         raise ConfigurationError(
             f"step {name}: encode= and decode= need each other: one makes data, one the output again"
@@ -112,6 +129,7 @@ class _Step:
         function: Callable[..., Any],
         name: str,
         side_effect: bool,
+        recorded: bool,
         key: str | None,
         verify: Callable[..., Any] | None,
         encode: Callable[[Any], Any] | None,
@@ -120,6 +138,7 @@ class _Step:
         self.function = function
         self.name = name
         self.side_effect = side_effect
+        self.recorded = recorded
         self.key = key
         self.verify = verify
         self.encode = encode
@@ -129,8 +148,8 @@ class _Step:
 
     def run(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> Any:
         attempt.check()
-        if not self.side_effect or attempt.job is None:
-            return self._observed(attempt, args, kwargs)
+        if attempt.job is None or not (self.side_effect or self.recorded):
+            return self._observed(attempt, self.function, args, kwargs)
         record = StepRecord(
             scope=attempt.identity,
             key=self._key(attempt, args, kwargs),
@@ -139,16 +158,18 @@ class _Step:
             nonce=attempt.nonce,
             claimed_at=wall(),
         )
-        with attempt.doing(record.key):
+        if self.recorded:
+            return self._observed(attempt, self._played(attempt, record), args, kwargs, record.key)
+        with attempt.steps.doing(record.key):
             return self._once(attempt, record, args, kwargs)
 
     def _once(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
-        own = attempt.known_step(record.key)
+        own = attempt.steps.known(record.key)
         if own is not None and own.state is StepState.SETTLED:
-            if own.output is None and record.key in attempt.outputs:
-                return attempt.outputs[record.key]
+            if own.output is None and record.key in attempt.steps.outputs:
+                return attempt.steps.outputs[record.key]
             return self._recorded(attempt, own, args, kwargs)
-        owned, earlier = attempt.claim_step(record)
+        owned, earlier = _claim(attempt, record)
         if not owned:
             attempt.lost()
             raise OwnershipLost
@@ -160,7 +181,7 @@ class _Step:
         if earlier.state is StepState.SETTLED:
             return self._recorded(attempt, earlier, args, kwargs)
         repeatable = self._repeatable(attempt, record)
-        attempt.doubts.add(record.key)
+        attempt.steps.doubts.add(record.key)
         if self.verify is not None:
             found = self._verified(attempt, record, args, kwargs)
             if found is not None:
@@ -186,7 +207,7 @@ class _Step:
     def _just_claimed(attempt: Attempt, earlier: StepRecord) -> bool:
         """Is it this attempt's own claim, whose answer was lost on the way and which was therefore sent again?"""
         own = earlier.state is StepState.CLAIMED and earlier.nonce == attempt.nonce
-        return own and earlier.key not in attempt.doubts
+        return own and earlier.key not in attempt.steps.doubts
 
     @staticmethod
     def _repeatable(attempt: Attempt, record: StepRecord) -> bool:
@@ -195,7 +216,7 @@ class _Step:
             return True
         if policy.on_incomplete is OnIncomplete.VERIFY:
             # The task's own hook was asked before the body began, and found nothing of an earlier attempt.
-            return policy.is_step and record.key not in attempt.doubts
+            return policy.is_step and record.key not in attempt.steps.doubts
         return policy.on_incomplete is OnIncomplete.RESUME
 
     def _recorded(self, attempt: Attempt, step: StepRecord, args: Any, kwargs: Any) -> Any:
@@ -223,15 +244,20 @@ class _Step:
     def _effect(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
         try:
             with without_writes(attempt.task, self.name):
-                output = self._observed(attempt, args, kwargs)
+                output = self._observed(attempt, self._played(attempt, record), args, kwargs, record.key)
         except BaseException as error:
             if leaves_outcome_unknown(error):
-                attempt.doubts.add(record.key)
+                attempt.steps.doubts.add(record.key)
             else:
-                attempt.settled(record)  # as claimed: that is, given up, so that it may be tried again
+                attempt.steps.settled(record)  # as claimed: that is, given up, so that it may be tried again
             raise
         self._settle(attempt, record, output)
         return output
+
+    def _played(self, attempt: Attempt, record: StepRecord) -> Callable[..., Any]:
+        """Return what is called: in a dry run, what gives the recorded output."""
+        understudy = attempt.runtime.understudy
+        return self.function if understudy is None else lambda *_, **__: self._decoded(understudy.output(record))
 
     def _settle(self, attempt: Attempt, record: StepRecord, output: Any) -> None:
         text = None
@@ -239,9 +265,9 @@ class _Step:
             text = self._encoded(attempt, output)
         finally:
             if text is None:
-                attempt.outputs[record.key] = output
+                attempt.steps.outputs[record.key] = output
             # It is done, whatever becomes of what it gave.
-            attempt.settled(evolve(record, state=StepState.SETTLED, output=text))
+            attempt.steps.settled(evolve(record, state=StepState.SETTLED, output=text))
 
     def _encoded(self, attempt: Attempt, output: Any) -> str | None:
         said: dict[str, Any] = {}
@@ -261,30 +287,50 @@ class _Step:
         value = result_value(text)
         return value if self.decode is None else self.decode(value)
 
-    def _observed(self, attempt: Attempt, args: Any, kwargs: Any) -> Any:
-        recorder = attempt.recorder
+    def _observed(
+        self, attempt: Attempt, function: Callable[..., Any], args: Any, kwargs: Any, key: str | None = None
+    ) -> Any:
+        """Call it, and tell of it.
+
+        Args:
+            key: names the call, where it is one that a dry run does not make.
+        """
+        recorder, understudy = attempt.recorder, attempt.runtime.understudy
         given = recorder.given(lambda: named(self.parameters, args, kwargs))
         try:
-            output = self.function(*args, **kwargs)
+            with nullcontext() if understudy is None else understudy.doing(self.name):
+                output = function(*args, **kwargs)
         except BaseException as error:
             recorder.record(
                 "step_failed",
                 step=self.name,
                 status="fail",
                 side_effect=self.side_effect,
-                attributes={**given, **recorder.said(error)},
+                attributes={**given, **recorder.said(error), **_remade_by(error, key)},
             )
             raise
-        found = {**given, **recorder.returned(output)}
-        recorder.record("step_done", step=self.name, side_effect=self.side_effect, attributes=found)
+        kept = self._kept(attempt, output, key)
+        found = given if kept else {**given, **recorder.returned(output)}
+        recorder.record("step_done", step=self.name, side_effect=self.side_effect, attributes=found, **kept)
         return output
+
+    def _kept(self, attempt: Attempt, output: Any, key: str | None) -> dict[str, Any]:
+        """Put the output of a recorded step aside, under the digest of what was called."""
+        if not self.recorded or key is None or attempt.recorder.capture is Capture.NONE:
+            return {}
+        text = self._encoded(attempt, output)
+        if text is None:
+            return {}
+        body = pack({"call": digest(key), "output": text})
+        reference = bytes_digest(body)
+        return {"output_ref": reference, "blobs": {reference: body}}
 
     def _key(self, attempt: Attempt, args: Any, kwargs: Any) -> str:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         if self.key is None:
             base = digest(self.name, self._arguments(bound.arguments))
-            return f"{self.name}:{base}:{attempt.occurrence(base)}"
+            return f"{self.name}:{base}:{attempt.steps.occurrence(base)}"
         names = {**(attempt.policy.bind(attempt.args, attempt.kwargs) or {}), **bound.arguments}
         try:
             text = KEY_FORMATTER.vformat(self.key, (), names)
@@ -293,6 +339,9 @@ class _Step:
             raise StepError(
                 f"step {self.name}: key={self.key!r} names {error}, which is no parameter of the step or task ({known})"
             ) from error
+        if self.recorded:
+            # It is done each time, and may give something else each time.
+            return f"{self.name}:{text}:{attempt.steps.occurrence(f'{self.name}:{text}')}"
         # Nobody's data may make a step look like one whose key was erased.
         return f" {text}" if text.startswith(ERASED) else text
 
@@ -308,3 +357,23 @@ class _Step:
                 "recognise it; give the step key=, or pass an attribute"
             )
         return text
+
+
+def _remade_by(error: BaseException, key: str | None) -> dict[str, str]:
+    """Say of which call an error was, and where its class is from: a dry run makes it again, for that call."""
+    told = {} if type(error).__module__ == "builtins" else {"type": name_of(error)}
+    return told if key is None else {**told, "call_digest": digest(key)}
+
+
+def _claim(attempt: Attempt, record: StepRecord) -> tuple[bool, StepRecord | None]:
+    """Write a step ahead; a store that is away for a moment is waited for, since the body can't be undone."""
+    assert attempt.job is not None
+    pauses = iter(TRIES)
+    while True:
+        try:
+            return attempt.runtime.store.claim_step(attempt.job, record, attempt.delivery)
+        except StoreUnavailable:
+            pause = next(pauses, None)
+            if pause is None:
+                raise
+            time.sleep(pause)

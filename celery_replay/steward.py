@@ -1,4 +1,4 @@
-"""The steward: releases parked jobs, files lost ones, delivers what was spooled, prunes.
+"""The steward: releases parked jobs, files lost ones, delivers what was spooled, tells a journal, prunes.
 
 Every worker spawns one; a lease in the store decides which of all of them leads. It needs the app's configuration,
 and none of its tasks.
@@ -44,6 +44,8 @@ PERIOD = 1.0
 _LEAD_TTL = 4.0
 """Seconds for which nobody leads after a leader was killed; a few rounds."""
 _PRUNE_EVERY = 60.0
+_ARCHIVE_PAUSE = 10.0
+"""Seconds until a journal that could not be told is tried again."""
 _FETCHED = 200
 """Items of spooled news in one round: the lead must not lapse over a flood of them."""
 
@@ -56,7 +58,7 @@ def see_that_it_works(store: Store) -> None:
         SchemaMismatch: its tables are missing, or of another version.
     """
     try:
-        store.now()
+        store.check()
     except StoreUnavailable:
         logger.warning("replay.store_down", exc_info=True)
     finally:
@@ -76,6 +78,8 @@ class Steward:
         self._leads = leads
         self._stop = threading.Event()
         self._next_prune = 0.0
+        self._next_archive = 0.0
+        self._behind = False
         self._failing: set[str] = set()
 
     def hear(self, item: News) -> None:
@@ -112,13 +116,28 @@ class Steward:
         store = self.runtime.store
         if not self._leads or not store.lead(self.nonce, micros(_LEAD_TTL)):
             return
+        self._guarded("mark", store.keep_mark)
         self._dispatch(store.release_due())
         store.reap()
-        store.count_up()
+        if time.monotonic() >= self._next_archive:
+            # Whatever comes of it: a journal that is down must not be asked in each round, as asking takes its time.
+            self._next_archive = time.monotonic() + _ARCHIVE_PAUSE
+            self._guarded("archive", self._archive)
         if time.monotonic() >= self._next_prune:
-            while store.prune():
-                time.sleep(0.05)
             self._next_prune = time.monotonic() + _PRUNE_EVERY
+            self._guarded("prune", self._prune)
+
+    def _archive(self) -> None:
+        until = time.monotonic() + PERIOD
+        while self.runtime.store.archive():
+            self._behind = time.monotonic() >= until
+            if self._behind:
+                break
+        self._next_archive = 0.0
+
+    def _prune(self) -> None:
+        while self.runtime.store.prune():
+            time.sleep(0.05)
 
     def _dispatch(self, rows: Any) -> None:
         parking.dispatch(self.runtime.app, self.runtime.store, rows, self.runtime.resend_us)
@@ -170,8 +189,9 @@ class Steward:
                 for item in news_pipe.read(complete):
                     self._take(item)
             if time.monotonic() >= next_round:
+                self._behind = False
                 self.round()
-                next_round = time.monotonic() + PERIOD
+                next_round = time.monotonic() + (0 if self._behind else PERIOD)
 
     def _take(self, item: News | str) -> None:
         if isinstance(item, News):
@@ -199,7 +219,10 @@ def _told(item: News) -> dict[str, Any]:
 
 def hand_over(app: Any) -> bytes:
     """Pack what a spawned steward needs, as Celery does for a spawned pool: the app, to be sent by a private pipe."""
-    store = store_url(runtime_of(app).settings, app.conf)
+    settings = runtime_of(app).settings
+    # Said in so many words: what a setting is inferred from may look otherwise there.
+    store = {"replay_store": None, "replay_ledger": None, "replay_journal": settings.journal}
+    store["replay_ledger" if settings.journal else "replay_store"] = store_url(settings, app.conf)
     parts = app.__reduce_keys__()
     parts["changes"] = {name: value for name, value in parts["changes"].items() if _travels(name, value)}
     parts["config_source"] = _by_name(parts["config_source"])
@@ -235,7 +258,8 @@ def main() -> None:
     sys.path[:] = path
     kind, parts = pickle.loads(packed)  # noqa: S301
     app = kind(**parts, set_as_current=False)
-    app.conf.replay_store = store
+    for name, value in store.items():
+        setattr(app.conf, name, value)
     runtime = runtime_of(app)
     Steward(runtime, leads=runtime.settings.steward == "embedded").run(inbox=0, parent=parent)
 

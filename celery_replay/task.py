@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from celery import Task
 from celery.canvas import chord
 
-from . import extension, headers, targets
+from . import aftermath, extension, headers, targets
 from .attempts import Attempt
-from .current import carried
+from .current import carried, traced
 from .execution import execute
 from .policy import check_options
 from .signal_handlers import publishing
+from .snapshots.capture import StateProvider
 from .targets import Target
 
 
@@ -27,10 +28,17 @@ class ReplayTask(Task):
     """
 
     abstract = True
+    _guarded: Any = None
     Request = "celery_replay.request:ReplayRequest"
 
     replay_target: ClassVar[Target | None] = None
     """The database adapter behind `atomic=` and `attempt.fenced()`."""
+
+    replay_state: ClassVar[Sequence[StateProvider]] = ()
+    """Adapters that can read what `state=` returns; what none of them knows is captured as data."""
+
+    replay_surroundings: ClassVar[Any] = None
+    """What stands in for the framework's databases, mail, caches and files in a dry run; see `dry_run.engine`."""
 
     @classmethod
     def bind(cls, app: Any) -> Any:
@@ -70,11 +78,24 @@ class ReplayTask(Task):
             return self.run(*args, **kwargs)
         attempt = Attempt(runtime, self, request, args, kwargs)
         request.replay_attempt = attempt
+        told = traced.get()
+        if told is not None and not request.is_eager:
+            told.append(attempt)
         token = carried.set(attempt)
         try:
             return execute(attempt)
         finally:
             carried.reset(token)
+
+    @property
+    def __trace__(self) -> Any:
+        """Celery's tracer for this task; None as long as no worker has made it."""
+        return self._guarded
+
+    @__trace__.setter
+    def __trace__(self, tracer: Any) -> None:
+        tells = type(self).__call__ is ReplayTask.__call__
+        self._guarded = tracer and aftermath.guarded(tracer, self, tells=tells)
 
     def apply_async(self, *args: Any, **kwargs: Any) -> Any:
         """Publish a call, as Celery does; the key is computed on the way."""
@@ -83,6 +104,16 @@ class ReplayTask(Task):
             return super().apply_async(*args, **kwargs)
         finally:
             publishing.reset(token)
+
+    def retry(self, args: Any = None, kwargs: Any = None, exc: Any = None, *rest: Any, **options: Any) -> Any:
+        """Publish a retry, as Celery does; but not of a job that another attempt goes on with.
+
+        Raises:
+            OwnershipLost: it is lost; let it pass. `autoretry_for=(Exception,)` comes here with that error, too.
+        """
+        if self.attempt is not None:
+            self.attempt.refuse_retry(exc)
+        return super().retry(args, kwargs, exc, *rest, **options)
 
     def on_replace(self, sig: Any) -> Any:
         """Let the task that takes this one's id carry the submission on, and its key."""

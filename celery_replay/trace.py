@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from .clock import Micros, wall
 from .exceptions import TriageRefused
 from .records import AttemptRecord, Chunk, Event, Job, evolve
 from .redaction import REDACTED, is_secret, kept_text, redact
-from .serialization import pack, safe_text, unpack
+from .serialization import bytes_digest, pack, safe_text, unpack
 from .states import Capture, Outcome
 
 INLINE_LIMIT = 1024
@@ -28,7 +27,7 @@ BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
 _UNTOLD = frozenset(
-    {"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries", "argument_types"}
+    {"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries", "argument_types", "call_digest"}
 )
 """Attributes that every attempt has: kept with the events, and no part of the story."""
 
@@ -81,6 +80,7 @@ class Recorder:
         side_effect: bool = False,
         attributes: Mapping[str, Any] | None = None,
         plain: dict[str, Any] | None = None,
+        blobs: Mapping[str, bytes] | None = None,
         **fields: str | int | None,
     ) -> None:
         """Add an event.
@@ -89,6 +89,7 @@ class Recorder:
             attributes: anything; what is secret is redacted, what is large is put aside. Those of a domain event are
                 the job's data, so they depend on the capture level.
             plain: attributes of our own instead, short JSON data without secrets.
+            blobs: what it refers to, by reference, to be kept as long as the trace.
             fields: step, resource_version, input_ref, output_ref; fence, where it is not the job's.
         """
         flags = domain | side_effect << 1
@@ -101,12 +102,16 @@ class Recorder:
             if not domain:
                 fields |= {_REFERENCES[key]: apart[key] for key in PAYLOADS & apart.keys()}
         extra = {key: fields[key] for key in _OPTIONAL if fields.get(key) is not None} if fields else None
+        said: tuple[Any, ...] = (shown, extra) if extra else (shown,) if shown is not None else ()
+        at = at or wall()
         with self._lock:
             if len(self._events) >= BUFFER_LIMIT:
                 self.dropped += 1
                 return
             self._sequence += 1
-            self._events.append([self._sequence, name, at or wall(), flags, status, shown, extra])
+            self._events.append([self._sequence, name, at, flags, status, *said])
+            if blobs:
+                self._blobs += blobs.items()
 
     def given(self, arguments: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return arguments as an attribute, as they are now, where they are to be kept."""
@@ -146,7 +151,7 @@ class Recorder:
 
     def _offload(self, value: Any, *, cut: bool) -> dict[str, Any]:
         body = pack(value)
-        reference = hashlib.blake2b(body, digest_size=16).hexdigest()
+        reference = bytes_digest(body)
         with self._lock:
             self._blobs.append((reference, body))
         kept = {"blob": reference, "bytes": len(body)}
@@ -155,16 +160,14 @@ class Recorder:
     def take(self) -> list[Chunk]:
         """Hand over what was recorded since the last call: one chunk, or none."""
         with self._lock:
+            if not self._events:
+                # A large value that was put aside waits for its event.
+                return []
             events, self._events = self._events, []
             blobs, self._blobs = self._blobs, []
             dropped, self.dropped = self.dropped, 0
-        if not events:
-            return []
         base = events[0][2]
-        lean = [[e[0], e[1], e[2] - base, *e[3:]] for e in events]
-        for event in lean:
-            while event[-1] is None:
-                event.pop()
+        lean = [[sequence, name, at - base, *rest] for sequence, name, at, *rest in events]
         data = {"v": _FORMAT, "at": base, "events": lean, **self.about}
         if dropped:
             data["dropped"] = dropped
@@ -184,7 +187,7 @@ class Recorder:
         """Take a chunk back that could not be written, to be tried again."""
         data = unpack(chunk.body)
         with self._lock:
-            self._events[:0] = _raw(data)
+            self._events[:0] = ([e[0], e[1], e[2] + data["at"], *e[3:]] for e in data["events"])
             self._blobs[:0] = chunk.blobs
             self.dropped += data.get("dropped", 0)
 

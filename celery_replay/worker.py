@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from . import message_leases, steward, targets
+from . import message_leases, policy, steward, targets
 from .exceptions import ConfigurationError
 from .logs import logger_of
 from .news import Pipe
@@ -21,6 +21,12 @@ from .reception import ReceptionStep
 from .runtime import runtime_of
 
 logger = logger_of(__name__)
+
+
+def tell_of_unprotected(app: Any) -> None:
+    """Warn of tasks that declare what their class knows nothing of."""
+    for sentence in policy.unprotected(app.tasks.values()):
+        logger.warning("replay.unprotected: %s", sentence)
 
 
 class StewardStep(bootsteps.StartStopStep):
@@ -39,6 +45,8 @@ class StewardStep(bootsteps.StartStopStep):
         for task in worker.app.tasks.values():
             # Again: when a task was bound, the project's databases may not have been known.
             targets.check(task)
+            policy.check_lease(task, runtime.settings)
+        tell_of_unprotected(worker.app)
         forks = forking[worker.app] = "prefork" in worker.pool_cls.__module__
         if not runtime.store.shared:
             if forks:

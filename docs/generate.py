@@ -109,8 +109,9 @@ def _first(command: click.Command) -> str:
 
 def _leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if isinstance(command, click.Group):
-        for name, below in sorted(command.commands.items()):
-            yield from _leaves(below, (*path, name))
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _leaves(command.get_command(context, name), (*path, name))
     else:
         yield path, command
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kombu.transport import memory
 from pytest_celery import (
     CeleryBackendCluster,
     CeleryBrokerCluster,
@@ -151,6 +152,12 @@ def private_redis() -> Iterator[redis_server.RedisServer]:
     """Lend a Redis server of the test's own, to be wiped, stopped and killed."""
     with ExitStack() as stack:
         yield redis_server.private(stack)
+
+
+@pytest.fixture
+def empty_memory_broker() -> None:
+    """Forget what other tests of this process have sent by kombu's memory transport: its queues are everybody's."""
+    memory.Channel.queues.clear()
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def arguments_of(letter: Letter, policy: TaskPolicy) -> Arguments:
     Raises:
         PayloadUnreadable: it is not JSON, or was not kept.
     """
-    sent = letter.edited or letter.message
+    sent = letter.to_send
     payload = messages.read(sent)
     told: Any = dead_letters.declared(sent).get("parameters") if letter.edited is None else None
     return named(told or policy.told.get("parameters"), payload.args, payload.kwargs)
@@ -80,7 +80,7 @@ def replaced(
         PayloadUnreadable: its message is not JSON, or was not kept.
         PayloadUnfit: today's code can't be called so.
     """
-    payload = messages.read(letter.edited or letter.message)
+    payload = messages.read(letter.to_send)
     args = payload.args if args is None else args
     kwargs = payload.kwargs if kwargs is None else kwargs
     if policy.signature is not None:

@@ -132,7 +132,7 @@ def _rule(runtime: Runtime, letter: Letter) -> Replays:
 
 def _fitted(runtime: Runtime, item: Item, options: Options) -> Item:
     letter = item.letter
-    sent = letter.edited or letter.message
+    sent = letter.to_send
     kept = messages.unpack_message(sent)
     item = evolve(item, route=" ".join(filter(None, (kept["exchange"], kept["routing_key"]))) or "by the routes")
     task = runtime.app.tasks.get(letter.operation)

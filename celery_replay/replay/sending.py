@@ -74,9 +74,7 @@ def _begun(runtime: Runtime, item: Item, order: Order, operation_id: str, at: Mi
     letter, task_id = item.letter, str(uuid.uuid4())
     stamp = _stamp(runtime, letter, accepts_unknown=item.risky)
     try:
-        message = messages.compose(
-            letter.edited or letter.message, stamp, task_id, with_canvas=order.options.with_canvas
-        )
+        message = messages.compose(letter.to_send, stamp, task_id, with_canvas=order.options.with_canvas)
         decision = Decision(
             verb=Verb.REPLAYED,
             actor=order.actor,

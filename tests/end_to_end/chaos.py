@@ -17,6 +17,7 @@ import redis
 from tests.end_to_end.stage import Stage
 from tests.end_to_end.wire import put, take
 from tests.support.redis_server import RedisServer
+from tests.support.watched_redis import WatchedRedis
 from tests.support.workers import WorkerProcess
 
 
@@ -26,6 +27,7 @@ class Chaos:
     Args:
         seed: of the order and the times of the faults; the same one makes the same schedule again.
         broker: a server of the stage's own.
+        store: where the stage's store is, if that is a Redis of its own.
         lease_s: how long leases last; pauses are longer and shorter than that.
     """
 
@@ -43,12 +45,27 @@ class Chaos:
     """Faults after which nothing may be missing."""
     LOSSES: ClassVar[Mapping[str, str]] = {"wipe the store": "wipe_store"}
     """Faults that take away what the store knew."""
+    TROUBLES: ClassVar[Mapping[str, str]] = {
+        "fill the store": "fill_store",
+        "let the store take no writes": "stop_writes",
+    }
+    """Faults of a Redis of its own, which forgets nothing by them."""
+    CHANGES: ClassVar[Mapping[str, str]] = {
+        "restart the store": "restart_store",
+        "restart the store without what it knew": "empty_store",
+        "fail the store over": "fail_over",
+        "fail the store over to one that was not told everything": "fail_over_late",
+    }
+    """Faults of a Redis under sentinels that may lose what it knew."""
 
-    def __init__(self, stage: Stage, broker: RedisServer, seed: int, lease_s: float) -> None:
+    def __init__(
+        self, stage: Stage, broker: RedisServer, seed: int, lease_s: float, store: WatchedRedis | None = None
+    ) -> None:
         self.done: list[str] = []
         """What was done, with seconds from the start, for the report of a failure."""
         self._stage = stage
         self._broker = broker
+        self._store = store
         self._random = random.Random(seed)
         self._lease_s = lease_s
         self._began = time.monotonic()
@@ -66,7 +83,7 @@ class Chaos:
         for name in self.schedule(count, names):
             time.sleep(self._random.uniform(0.1, 2 * pause_s))
             self.done.append(f"{time.monotonic() - self._began:.1f} s {name}")
-            getattr(self, {**self.KINDS, **self.LOSSES}[name])()
+            getattr(self, {**self.KINDS, **self.LOSSES, **self.TROUBLES, **self.CHANGES}[name])()
 
     def copies(self, publish: Callable[[str], Any], count: int) -> None:
         """Publish to a queue that nobody consumes, and put each message on the real one several times."""
@@ -125,7 +142,10 @@ class Chaos:
                 client.client_kill_filter(_type=kind, skipme=True)
 
     def cut_store(self) -> None:
-        """All connections to the database, the tasks' own as well. A store in Redis shares the broker's fate."""
+        """All connections to the store and to the database, the tasks' own as well; the broker has its own fate."""
+        for server in self._servers():
+            with redis.Redis.from_url(server.url) as client:
+                client.client_kill_filter(_type="normal", skipme=True)
         with psycopg.connect(self._stage.database, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -134,8 +154,50 @@ class Chaos:
 
     def wipe_store(self) -> None:
         """All that a store in Redis knows, as after a restart without persistence."""
-        with redis.Redis.from_url(self._stage.settings["replay_store"]) as client:
+        url = self._store.master.url if self._store else self._stage.settings["replay_store"]
+        with redis.Redis.from_url(url) as client:
             client.flushdb()
+
+    def fill_store(self) -> None:
+        """It keeps what it has, and takes nothing more for a while."""
+        self._for_a_while("maxmemory", 1, 0)
+
+    def stop_writes(self) -> None:
+        """As one does that has too few replicas, or was cut off from its disk."""
+        self._for_a_while("min-replicas-to-write", 9, 0)
+
+    def _for_a_while(self, setting: str, wrong: int, right: int) -> None:
+        for value in (wrong, right):
+            for server in self._servers():
+                with redis.Redis.from_url(server.url) as client:
+                    client.config_set(setting, value)
+            time.sleep(self._pause_s() if value == wrong else 0)
+
+    def restart_store(self) -> None:
+        """It keeps what it was told, and nobody can know that. The sentinels may be quicker."""
+        assert self._store is not None
+        server = self._store.master
+        server.stop()
+        server.start()
+        self._store.settle()
+
+    def empty_store(self) -> None:
+        """Both servers begin anew."""
+        assert self._store is not None
+        self._store.empty()
+
+    def fail_over(self) -> None:
+        """The replica has heard nearly everything."""
+        assert self._store is not None
+        self._store.fail_over()
+
+    def fail_over_late(self) -> None:
+        """The replica has heard nothing for a while."""
+        assert self._store is not None
+        self._store.fail_over(lag_s=self._random.uniform(0.3, 1.5))
+
+    def _servers(self) -> list[RedisServer]:
+        return self._store.servers if self._store else []
 
     def restart_broker(self) -> None:
         """It keeps what it was told."""

@@ -88,6 +88,9 @@ RAW: dict[str, dict[str, Any]] = {
     "ETA beyond all time": {"more": {"eta": "9999-12-31T23:59:59-23:00"}},
     "expiry that is no time": {"more": {"expires": ["soon"]}},
     "time limit that is a number": {"more": {"timelimit": 5}},
+    "time limits that are texts": {"more": {"timelimit": ["soon", None]}},
+    "time limit beyond all numbers": {"more": {"timelimit": [10**400, None]}},
+    "stamps that are a number": {"more": {"stamped_headers": 5}},
     "body that only the parent can read": {"content_type": "application/x-parent"},
 }  # fmt: skip
 """Messages as they are on the wire; %s is the reference, %i the task id."""
@@ -118,7 +121,11 @@ class Theatre:
     stage: Stage
     queue: str
     worker: WorkerProcess
-    web: Remote
+
+    @property
+    def web(self) -> Remote:
+        """The producer, which all theatres share."""
+        return self.stage.web
 
     def play(self, played: Iterable[Cell]) -> dict[Cell, Sent]:
         """Bring cells about, those first that take a free worker."""

@@ -71,6 +71,9 @@ ETA that is no time | early | all | | lost | undecodable | |
 ETA beyond all time | early | all | | lost | undecodable | |
 expiry that is no time | early | all | | lost | undecodable | |
 time limit that is a number | early | all | | lost | undecodable | |
+time limits that are texts | early | all | | lost | undecodable | |
+time limit beyond all numbers | early | all | | lost | undecodable | |
+stamps that are a number | early | all | | lost | undecodable | |
 body that only the parent can read | early | prefork | | lost | undecodable | |
 """  # noqa: E501 - a table
 WORDS = {"cut off": ("lost", "interrupted", "unknown", "revoked", "refused")}

@@ -22,7 +22,7 @@ from tests.support.workers import ROOT
 
 @pytest.fixture(scope="module")
 def stage(make_stage: StageMaker) -> Iterator[Stage]:
-    with make_stage("schedule_app") as lent:
+    with make_stage("schedule_app", django_settings="tests.django_settings") as lent:
         lent.start(concurrency=2)
         yield lent
 

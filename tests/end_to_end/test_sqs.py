@@ -96,7 +96,7 @@ def test_a_queue_with_a_shorter_time_of_its_own_sets_the_pace_and_is_told_of(
 
 
 def test_all_that_is_held_is_renewed_and_nothing_else(channel: Any) -> None:
-    queue, url = _queue(channel, 1)
+    queue, url = _queue(channel, 5)
     with channel.connection.client.Producer() as producer:
         for number in range(MANY + 2):
             producer.publish({"number": number}, routing_key=queue)
@@ -107,7 +107,7 @@ def test_all_that_is_held_is_renewed_and_nothing_else(channel: Any) -> None:
     gone = held.pop()
     channel.sqs().delete_message(QueueUrl=url, ReceiptHandle=gone.delivery_tag)
     assert message_leases.renew(renewal, channel) == MANY
-    time.sleep(1.5)
+    time.sleep(5.5)
     assert channel.basic_get(queue) is None, "the queue's own time is over, the renewed one is not"
 
 

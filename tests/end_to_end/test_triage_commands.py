@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -147,3 +148,18 @@ def test_a_rate_is_kept_by_the_steward_and_a_stop_stops_the_rest(stage: Stage, t
     assert [one["verdict"] for one in again] == ["left_out", "left_out", "resolved"]
     assert [stage.effects(name) for name in names] == [1] * 3
     assert {stage.jobs(key=name)[0].status for name in names} == {Outcome.SUCCEEDED}
+
+
+def test_draining_ends_when_those_have_run_who_waited(stage: Stage, typist: Typist) -> None:
+    reference = fresh()
+    held, waiting = (send(stage, "keyed_held", reference) for _ in range(2))
+    wait_for(stage.rows, "the second one to be parked")
+    (left,) = typist.reads("drain --timeout 1", code=1)
+    assert left["left"] == 1
+
+    threading.Timer(1, stage.sign, [reference]).start()
+    (left,) = typist.reads("drain --timeout 60")
+
+    assert (left["left"], stage.rows()) == (0, [])
+    assert [stage.result(held), stage.result(waiting)] == [reference, reference]
+    assert stage.effects(reference) == 1

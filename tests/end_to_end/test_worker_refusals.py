@@ -1,4 +1,4 @@
-"""A store that can't be what was meant: whoever depends on it says so, says what to do, and does not start."""
+"""What can't be what was meant is said when a worker starts, with what to do. Where nothing could work, it ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import LoggedProcess
 from tests.support.workers import ROOT, SOURCES
 
 APP = """
@@ -53,3 +54,38 @@ def test_a_store_that_can_not_be_meant_stops_the_start(tmp_path: Path, case: str
     )
     assert done.returncode not in (0, None), done.stdout + done.stderr
     assert hint in done.stdout + done.stderr
+
+
+UNPROTECTED = """
+from celery import Celery, Task
+app = Celery("shop", broker="memory://"{options})
+app.conf.replay_store = "memory://"
+@app.task(base=Task, idempotency_key="ship:{{order_id}}")
+def ship(order_id): pass
+@app.task
+def other(): pass
+"""
+
+
+@pytest.mark.parametrize("options", ["", ', task_cls="celery_replay:ReplayTask"'], ids=["no task_cls", "its own base"])
+def test_a_worker_tells_of_tasks_whose_declarations_are_not_in_force(tmp_path: Path, options: str) -> None:
+    (tmp_path / "shop.py").write_text(UNPROTECTED.format(options=options))
+    (tmp_path / "shop_settings.py").write_text(SETTINGS.format(apps=INSTALLED, folder=tmp_path))
+    worker = LoggedProcess(
+        [sys.executable, "-m", "celery", "-A", "shop", "worker", "--pool=solo", "--loglevel=WARNING"],
+        tmp_path / "worker.log",
+        cwd=ROOT,
+    )
+    worker.launch(
+        {
+            **os.environ,
+            "C_FORCE_ROOT": "1",
+            "PYTHONPATH": os.pathsep.join((str(tmp_path), *SOURCES)),
+            "DJANGO_SETTINGS_MODULE": "shop_settings",
+        }
+    )
+    try:
+        worker.wait_for(lambda: "[unprotected-task]" in worker.log(), 60, "a warning")
+    finally:
+        worker.kill()
+    assert worker.log().count("task shop.ship declares idempotency_key, which is not in force") == 1

@@ -13,6 +13,7 @@ from celery_replay.replay.fitting import changed
 from celery_replay.replay.plan import Hindrance, Options, preview
 from celery_replay.replay.sending import Order, send
 from celery_replay.states import Effect, LetterState, Reason, Verb
+from tests.support.versions import needs
 
 
 @pytest.fixture
@@ -144,6 +145,7 @@ def test_a_members_replay_files_nothing_more(lab, part, total):
 # Bodies and members of every form
 
 
+@needs("celery", "5.7", "older ones stumble over a chain that has no id of its own, in the member that failed")
 def test_a_chain_as_a_body_is_one_letter_with_the_rest_of_it(lab, part, total):
     result = chord([part.s(-1)], chain(part.s(), total.s("end"))).apply_async()
     lab.error(result)

@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from celery_replay import ConfigurationError, StepError, StoreUnavailable, step
+from celery_replay.serialization import unpack
 from celery_replay.stores.memory import MemoryStore
+from celery_replay.trace import timeline
 
 
 class Opaque:
@@ -263,6 +265,32 @@ def test_a_step_without_side_effect_is_only_traced(lab):
     assert lab.log == [5, 5]
     assert lab.names(result.id).count("step_done") == 2
     assert steps_of(lab, result.id) == {}
+
+
+@pytest.mark.parametrize(("capture", "kept"), [("keys", 2), ("full", 2), ("none", 0)])
+def test_what_a_recorded_step_gives_is_kept_and_it_is_done_each_time(lab, capture, kept):
+    @step(recorded=True, encode=lambda rate: {"rate": rate}, decode=lambda kept: kept["rate"])
+    def ask(order_id):
+        lab.log.append(order_id)
+        return len(lab.log)
+
+    result = retrying(lab, ask, capture=capture).delay()
+    lab.get(result)
+    lab.settled(result.id)
+
+    assert lab.log == [5, 5]
+    assert steps_of(lab, result.id) == {}
+    job = lab.job(result.id)
+    told = [event.output_ref for event in timeline(lab.store, job.trace_id) if event.name == "step_done"]
+    bodies = [unpack(body) for body in lab.store.blobs(list(filter(None, told))).values()]
+    assert sorted(body["output"] for body in bodies) == ['{"rate": 1}', '{"rate": 2}'][:kept]
+    assert len({body["call"] for body in bodies}) == min(kept, 1)
+
+
+@pytest.mark.parametrize("options", [{"side_effect": True, "recorded": True}, {"recorded": True, "verify": print}])
+def test_a_recorded_step_is_no_side_effect(options):
+    with pytest.raises(ConfigurationError):
+        step(**options)(lambda: None)
 
 
 @pytest.mark.parametrize("options", [{"key": "x"}, {"verify": print}])

@@ -55,7 +55,8 @@ class Failing(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("celery_replay.attempts._TRIES", (0.01, 0.01))
+    for module in ("attempts", "steps"):
+        monkeypatch.setattr(f"celery_replay.{module}.TRIES", (0.01, 0.01))
 
 
 @pytest.fixture
@@ -421,3 +422,32 @@ def test_an_attempt_that_lost_its_job_while_the_store_is_away_is_no_failure(lab,
 
     assert lab.get(result) == "paid"
     assert lab.settled(result.id).status is Outcome.SUCCEEDED
+
+
+def never_sent(text):
+    error = StoreUnavailable(text)
+    error.sent = False
+    return error
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_callbacks_of_a_job_that_runs_twice_without_the_store_have_one_name(lab, store, raises):
+    names = []
+
+    @lab.task()
+    def plain():
+        if raises:
+            raise ValueError("no")
+        return 1
+
+    @lab.task(bind=True)
+    def after(self, *args):
+        names.append(self.attempt.submission)
+
+    store.error = never_sent
+    store.down.add("open")
+    result = plain.apply_async(**{"link_error" if raises else "link": after.signature((), immutable=not raises)})
+    lab.wait(lambda: len(names) == 1, "the callback")
+    lab.redeliver(lab.messages(result.id)[0])
+    lab.wait(lambda: len(names) == 2, "the callback of the second run")
+    assert len(set(names)) == 1

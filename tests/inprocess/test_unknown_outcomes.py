@@ -267,7 +267,8 @@ def test_a_step_of_an_attempt_that_lost_its_job_is_not_done(lab):
     assert lab.get(result) == "paid"
     assert done == ["owner"]
     lab.idle()
-    assert lab.letters() == []
+    # Where the reaper was quicker than the second delivery there is one, which that has resolved.
+    assert not any(letter.state.unresolved for letter in lab.letters())
 
 
 def test_an_attempt_can_ask_whether_it_still_owns_its_job(lab):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_replay.admission import admit
+from celery_replay.clock import SECOND
 from celery_replay.facts import Facts, advance_canvas
 from celery_replay.lifecycle import amend_failure, close, due, renew, step_back
 from celery_replay.records import Failure, Job, evolve
@@ -77,6 +78,17 @@ def test_an_attempt_that_steps_down_by_itself_is_parked_and_may_be_taken_over_at
     assert not closing.accepted
     assert (mine.status, mine.lease_until, mine.unsettled, mine.strikes) == (Outcome.INTERRUPTED, None, True, 2)
     assert closing.facts.row is not None
+
+
+def test_an_attempt_that_steps_down_again_and_again_comes_ever_later() -> None:
+    waits, row_before = [], None
+    for times in range(10):
+        closing = close(facts(job(), row=row_before), ending(Outcome.REFUSED, requeues=times), NOW)
+        assert closing.facts.row is not None
+        assert closing.facts.row.requeues == times + 1
+        waits.append((closing.facts.row.wake_at - NOW) / SECOND)
+        row_before = evolve(closing.facts.row, status=RowStatus.TAKEN)
+    assert waits == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 @pytest.mark.parametrize("stored", [job(), lapsed(), job(status=Outcome.LOST)])

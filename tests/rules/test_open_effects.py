@@ -88,9 +88,11 @@ def test_a_body_that_is_one_step_is_claimed_in_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ack", "message"), [(AckMode.EARLY, b"s.0"), (AckMode.LATE_ACKS_LOSS, b"s.0"), (AckMode.LATE, None)]
+    ("ack", "message"), [(AckMode.EARLY, b"s.0"), (AckMode.LATE_ACKS_LOSS, None), (AckMode.LATE, None)]
 )
-def test_the_message_is_kept_where_the_broker_would_not_bring_it_again(ack: AckMode, message: bytes | None) -> None:
+def test_the_message_is_kept_where_neither_the_broker_nor_the_workers_parent_has_it_any_more(
+    ack: AckMode, message: bytes | None
+) -> None:
     assert _job(admit(facts(), ask(ack=ack), NOW).facts.job).message == message
 
 

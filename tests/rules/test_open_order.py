@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from celery_replay.admission import Admission, admit
-from celery_replay.facts import Facts
+from celery_replay.facts import Caution, Facts, Place
+from celery_replay.records import Lease, evolve
 from celery_replay.states import AckMode, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 from tests.rules.builders import EARLIER, ENDED, HANDED_OVER, LATER, NOW, ask, facts, job, lapsed, row
 
@@ -264,3 +265,49 @@ def test_an_attempt_whose_answer_was_lost_is_told_again_how_often_its_message_wa
     first = admit(stored, ask(ack=ack), NOW)
     again = admit(first.facts, ask(ack=ack), NOW)
     assert [(answer.verdict, answer.requeues) for answer in (first, again)] == [(Verdict.RUN, 2)] * 2
+
+
+PAUSED = Caution(leases_until=LATER)
+UNSURE = Caution(leases_until=LATER, tokens_until=LATER)
+
+
+@pytest.mark.parametrize(
+    ("caution", "wants", "waits"),
+    [
+        (PAUSED, {"resources": ("order:7",)}, True),
+        (PAUSED, {"guards": True}, False),
+        (PAUSED, {}, False),
+        (UNSURE, {"guards": True}, True),
+        (UNSURE, {}, False),
+        (Caution(leases_until=NOW, tokens_until=NOW), {"resources": ("order:7",), "guards": True}, False),
+    ],
+)
+def test_only_those_wait_for_the_end_of_a_pause_who_would_get_what_may_be_anothers(
+    caution: Caution, wants: dict[str, object], waits: bool
+) -> None:
+    places = (Place(lease=Lease(resource="order:7")),) if "resources" in wants else ()
+    answer = opened(evolve(facts(), caution=caution, places=places), **wants)
+    assert (answer.reason is Reason.GRANTS_PAUSED) is waits
+    if waits:
+        assert answer.facts.row is not None
+        assert (answer.facts.row.wake_at, answer.facts.job) == (LATER, None)
+
+
+def test_whoever_waits_for_the_end_of_a_pause_keeps_his_place_in_line() -> None:
+    waited = row(status=RowStatus.SENT, reason=Reason.LEASE_HELD, contended_since=EARLIER)
+    places = (Place(lease=Lease(resource="order:7")),)
+    answer = opened(evolve(facts(row=waited), caution=PAUSED, places=places), resources=("order:7",))
+    assert answer.facts.row is not None
+    assert (answer.facts.row.reason, answer.facts.row.contended_since) == (Reason.GRANTS_PAUSED, EARLIER)
+
+
+def test_a_key_that_is_done_is_answered_during_a_pause() -> None:
+    answer = opened(evolve(facts(holder=job("other", Outcome.SUCCEEDED)), caution=UNSURE), guards=True)
+    assert answer.verdict is Verdict.FIRST_RESULT
+
+
+def test_no_token_is_lower_than_one_that_may_have_been_given() -> None:
+    places = (Place(lease=Lease(resource="order:7", fence=3)),)
+    answer = opened(evolve(facts(), caution=Caution(floor=LATER), places=places), resources=("order:7",))
+    assert answer.facts.job is not None
+    assert (answer.facts.job.fence, answer.facts.places[0].lease.fence) == (LATER, LATER)

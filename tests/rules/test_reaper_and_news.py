@@ -351,10 +351,23 @@ def test_a_retry_that_was_thrown_away_takes_the_row_of_the_older_delivery_along(
     assert change.facts.letter is not None
 
 
-def test_a_copy_that_dies_after_the_replay_succeeded_leaves_the_letter_resolved() -> None:
-    resolved = letter(state=LetterState.RESOLVED, resolved_how="replayed", replay="s/1")
-    stored = facts(lapsed(ack=AckMode.EARLY), letter=resolved)
-    change = reap(stored, NOW)
+@pytest.mark.parametrize("how", ["succeeded", "deduplicated", "replayed"])
+@pytest.mark.parametrize("mine", [lapsed(ack=AckMode.EARLY), lapsed("s/1", ack=AckMode.EARLY, original="s")])
+def test_a_copy_that_dies_after_the_job_or_its_replay_succeeded_leaves_the_letter_resolved(mine: Job, how: str) -> None:
+    resolved = letter(state=LetterState.RESOLVED, resolved_how=how, replay="s/1")
+    change = reap(facts(mine, letter=resolved), NOW)
     assert change is not None
     assert _job(change.facts).status is Outcome.LOST
     assert change.facts.letter == resolved
+
+
+@pytest.mark.parametrize("reason", [Reason.REVOKED, Reason.EXPIRED])
+@pytest.mark.parametrize("state", [LetterState.REPLAY_PENDING, LetterState.OPEN])
+def test_what_is_withdrawn_after_it_was_replayed_leaves_its_letter_to_the_replay(
+    state: LetterState, reason: Reason
+) -> None:
+    stored = facts(lapsed(status=Outcome.LOST), letter=letter(state=state, replay="s/1"))
+    change = hear(stored, news(reason=reason), NOW)
+    assert change is not None
+    assert _job(change.facts).status is Outcome(reason)
+    assert change.facts.letter == stored.letter

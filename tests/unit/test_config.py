@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from tests.support.versions import needs
 NOT_SECONDS = ["sixty", "60", -1, True, float("nan"), float("inf"), [], timedelta(seconds=-5)]
 BAD = {
     "lease_ttl": [*NOT_SECONDS, 0, 0.5],
+    "lease_ttl_max": [*NOT_SECONDS, 0, 0.5],
     "canvas_ttl": NOT_SECONDS,
     "retention": [*NOT_SECONDS, 0],
     "poison_cap": ["5", 0, -1, True, 2.5, timedelta(seconds=5)],
@@ -31,6 +33,8 @@ BAD = {
     "capture": ["all", True, ""],
     "redact": [5, [5], "", ["a*b"], ["*"], ["x"], ["__"], ["*_-"], ["two words"], ["x" * 101], ["ab"] * 201],
     "store": [5, ["memory://"]],
+    "ledger": [5, ["redis://host/0"]],
+    "journal": [5, ["django"]],
     "exclude": [5, [5], {"task": None}.values()],
     "message_lease": ["no", 0, "False"],
     "code_version": [5, 1.5],
@@ -128,13 +132,36 @@ def test_a_spool_folder_of_ones_own_is_used_as_it_is(tmp_path):
     assert load(conf(spool_dir=tmp_path)).spool == str(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        ({"store": "django", "ledger": "redis://host/0"}, "take replay_store off"),
+        ({"store": "django", "journal": "django"}, "take replay_store off"),
+        ({"journal": "django"}, "set replay_ledger to the URL of a Redis"),
+        ({"journal": "django://records"}, "replay_store = 'django://records'"),
+        ({"ledger": "django", "journal": "django"}, "set replay_store = 'django'"),
+        ({"ledger": "memory://", "journal": "django"}, "the URL of a Redis"),
+        ({"ledger": "redis://host/0", "journal": "redis://host/1"}, "must be django or django://alias"),
+    ],
+)
+def test_places_that_contradict_one_another_are_an_error_that_says_how_to_mend_it(given, mend):
+    with pytest.raises(ConfigurationError, match=re.escape(mend)):
+        load(conf(**given))
+
+
+def test_an_error_about_two_places_does_not_say_their_passwords():
+    with pytest.raises(ConfigurationError) as caught:
+        load(conf(ledger="redis://:secret@host/0", journal="redis://:secret@host/1"))
+    assert "secret" not in str(caught.value)
+
+
 def test_a_setting_that_is_none_of_ours_is_warned_of():
     app = Celery("shop", set_as_current=False)
-    app.conf.update(replay_stroe="memory://", replay_ledger="redis", replays="mine", replay_store="memory://")
+    app.conf.update(replay_stroe="memory://", replay_leger="redis", replays="mine", replay_store="memory://")
     with pytest.warns(UserWarning, match="has no effect") as caught:
         load(app.conf)
     assert [str(one.message) for one in caught] == [
-        "the setting replay_ledger has no effect in this version [unknown-setting]",
+        "the setting replay_leger has no effect in this version: did you mean replay_ledger? [unknown-setting]",
         "the setting replay_stroe has no effect in this version: did you mean replay_store? [unknown-setting]",
     ]
 

@@ -25,9 +25,9 @@ def arrived(app):
     packed = hand_over(app)
     (length,) = struct.unpack(">Q", packed[:8])
     assert len(packed) == 8 + length
-    _, _, store, inner = pickle.loads(packed[8:])
+    _, _, places, inner = pickle.loads(packed[8:])
     kind, parts = pickle.loads(inner)
-    return kind(**parts, set_as_current=False), store
+    return kind(**parts, set_as_current=False), {name: value for name, value in places.items() if value}
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,25 @@ def test_what_can_not_be_packed_stays_behind_and_the_rest_arrives(value):
     app = Celery("shop", broker="redis://localhost/3", set_as_current=False)
     app.conf.update(task_routes=value, task_annotations=value, replay_store="memory://", task_default_queue="shop")
 
-    there, store = arrived(app)
+    there, places = arrived(app)
 
-    assert (there.conf.broker_url, there.conf.task_default_queue, store) == ("redis://localhost/3", "shop", "memory://")
+    assert (there.conf.broker_url, there.conf.task_default_queue) == ("redis://localhost/3", "shop")
+    assert places == {"replay_store": "memory://"}
     assert there.conf.task_routes is None
+
+
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [
+        ({"replay_ledger": "redis://host/5"}, {"replay_store": "redis://host/5"}),
+        ({"replay_ledger": "redis://host/5", "replay_journal": "django"}, None),
+    ],
+)
+def test_a_ledger_and_its_journal_arrive_as_they_were_named(given, places):
+    app = Celery("shop", set_as_current=False)
+    app.conf.update(given)
+
+    assert arrived(app)[1] == (places or given)
 
 
 def test_a_router_of_the_script_itself_stays_behind(monkeypatch):

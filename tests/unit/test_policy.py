@@ -10,7 +10,7 @@ from celery_replay import ReplayTask, targets
 from celery_replay.clock import SECOND
 from celery_replay.config import load
 from celery_replay.exceptions import ConfigurationError
-from celery_replay.policy import OPTIONS, check_options, compile_policy
+from celery_replay.policy import OPTIONS, check_options, compile_policy, unprotected
 from celery_replay.states import AckMode, Capture, OnIncomplete
 from tests.support.versions import needs
 
@@ -30,6 +30,7 @@ BAD_OPTIONS = {
     "stepwise": ["yes", 1],
     "replay": ["always", True],
     "capture": ["all", True, "", 1],
+    "state": [[], "order", {"order": 3}, {1: dict}, {"": dict}],
 }
 
 
@@ -190,6 +191,33 @@ def test_a_key_in_positions_is_an_error(declare):
 def test_an_option_that_nearly_is_one_of_ours_is_warned_of(declare, misspelt):
     with pytest.warns(UserWarning, match=f"shop.ship has the option '{misspelt}': did you mean '"):
         declare(**{misspelt: "x"})
+
+
+def test_a_task_of_another_class_that_declares_our_options_is_told_of(app):
+    class Mine(Task):
+        abstract = True
+
+        @property
+        def atomic(self):
+            raise RuntimeError("nobody's business")
+
+    def ship():
+        pass
+
+    for name, options in {
+        "plain": {},
+        "own": {"idempotency_key": "a", "lease_ttl": 5},
+        "others": {"base": Task, "owner": "billing"},
+        "mine": {"base": Mine, "idempotency_key": "a", "lease_ttl": 5},
+        "celerys": {"base": Task, "atomic": "default"},
+    }.items():
+        app.task(ship, name=f"shop.{name}", shared=False, **options)
+
+    mine, celerys = sorted(unprotected(app.tasks.values()), reverse=True)
+    assert mine.startswith("task shop.mine declares idempotency_key, lease_ttl, which is not in force: its class ")
+    assert f"{Mine.__module__}.{Mine.__qualname__} is no ReplayTask" in mine
+    assert "task shop.celerys declares atomic" in celerys
+    assert "celery.app.task.Task is no ReplayTask" in celerys
 
 
 def test_options_of_celery_and_of_the_user_are_not_warned_of(declare):

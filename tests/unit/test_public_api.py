@@ -17,6 +17,7 @@ FROZEN = [
     "JobExpired",
     "KeyConflict",
     "KeyFailed",
+    "LostTooOften",
     "Outcome",
     "OwnershipLost",
     "PoisonJob",

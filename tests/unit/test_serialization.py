@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 import zlib
 from datetime import date, datetime, timezone
@@ -178,6 +179,23 @@ def test_a_cut_never_leaves_what_can_not_be_encoded():
 )
 def test_what_is_packed_is_unpacked(data):
     assert unpack(pack(data)) == data
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.inf, -math.inf, 1e-7, 1e22, -0.0, 1 << 70, "\ud800", "\x00", "null", None, {"a": None}, {"a": [None, 1e400]}],
+)
+def test_what_other_encoders_refuse_or_change_is_packed_as_it_is(value):
+    assert unpack(pack({"value": value})) == {"value": value}
+
+
+def test_a_number_that_is_none_is_packed_as_such():
+    assert math.isnan(unpack(pack({"value": math.nan}))["value"])
+
+
+def test_what_is_no_json_is_packed_as_its_text():
+    moment, name = datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc), uuid.UUID(int=5)
+    assert unpack(pack({"at": moment, "name": name, 5: b"x"})) == {"at": str(moment), "name": str(name), "5": "b'x'"}
 
 
 def test_small_data_stays_readable():

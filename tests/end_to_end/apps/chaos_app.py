@@ -83,12 +83,30 @@ def fenced(self: Any, reference: str, seconds: float) -> str:
     **AGAIN,
 )
 def starved(self: Any, reference: str, seconds: float) -> str:
-    """Let nobody else run in this process for longer than the lease lasts, as a long C call does."""
-    hold = ctypes.PyDLL(None).usleep
-    for _ in range(int(seconds * 1_000_000 / STARVED_US)):
-        hold(STARVED_US)
+    """Let nobody else run in this process for longer than the lease lasts, as a long C call does; the first time."""
+    if not written("starving", reference):
+        write("starving", reference)
+        hold = ctypes.PyDLL(None).usleep
+        for _ in range(int(seconds * 1_000_000 / STARVED_US)):
+            hold(STARVED_US)
     with self.attempt.fenced():
         write("starved", reference, self.attempt.fence)
+    return reference
+
+
+def order_of(reference: str, *_: Any) -> str:
+    """Name one of the few orders that jobs work on."""
+    return f"order:{ord(reference[0]) % 3}"
+
+
+@app.task(name="leased", bind=True, resources=lambda reference, seconds: order_of(reference), **LATE)
+def leased(self: Any, reference: str, seconds: float) -> str:
+    """Have an order for oneself, and write to it behind its fence."""
+    order = order_of(reference)
+    time.sleep(seconds / 4)
+    with self.attempt.fenced(order):
+        write("leased", reference)
+        write("order", order, self.attempt.fence_of(order))
     return reference
 
 

@@ -61,7 +61,7 @@ def reach(point: str, reference: str) -> None:
     while how == GROUP or not (folder / f"gone_on@{reference}").exists():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{point}@{reference}: forgotten by its test")
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def _folder() -> Path:

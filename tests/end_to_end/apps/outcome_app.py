@@ -80,7 +80,7 @@ def well(self: Any, reference: str) -> str:
 @task("long")
 def long(self: Any, reference: str) -> str:
     """Take longer than any limit."""
-    time.sleep(2.5)
+    time.sleep(4)
     return reference
 
 

@@ -31,7 +31,7 @@ EFFECTS_TABLE = "tests_effects"
 
 def make_app(name: str, **settings: Any) -> Celery:
     """Make a Celery app of the tests' Django project."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django_settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.worker_settings")
     django.setup()
     app = Celery(name, task_cls="django_celery_replay:ReplayTask")
     app.conf.update(

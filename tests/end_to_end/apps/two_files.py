@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.django_settings import *  # noqa: F403
-from tests.django_settings import DATABASES
+from tests.worker_settings import *  # noqa: F403
+from tests.worker_settings import DATABASES
 
 DATABASES["replay"] = {**DATABASES["default"], "NAME": f"{DATABASES['default']['NAME']}.replay"}
 DATABASE_ROUTERS = [f"{__name__}.Router"]
