@@ -27,6 +27,7 @@ from .exceptions import (
     VersionConflict,
 )
 from .extension import install, uninstall
+from .retries import DeadLetter, FailurePolicy, Invalid, Permanent, Retry, Throttled, Transient, rule
 from .states import Category, Outcome
 from .steps import step
 from .task import ReplayTask
@@ -43,6 +44,15 @@ __all__ = [
     "current_attempt",
     "record",
     "step",
+    # what becomes of failures
+    "DeadLetter",
+    "FailurePolicy",
+    "Invalid",
+    "Permanent",
+    "Retry",
+    "Throttled",
+    "Transient",
+    "rule",
     # words
     "Category",
     "Outcome",

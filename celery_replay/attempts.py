@@ -17,7 +17,7 @@ from .clock import SECOND, Micros, moment, new_id
 from .endings import by_its_own_hand, led_to, reason_of
 from .exceptions import OwnershipLost
 from .facts import Delivery
-from .failures import failure_json, failure_of
+from .failures import failure_json, failure_of, leaves_outcome_unknown
 from .lifecycle import Ending
 from .logs import logger_of
 from .older_celery import ignores_result
@@ -25,10 +25,12 @@ from .policy import TaskPolicy
 from .records import Chunk, Failure, Job, Row, StepRecord, evolve
 from .redaction import redact_text
 from .resources import Resources
+from .retries.policy import ONLY_TOLD
+from .retries.rules import IN_DOUBT, Judgement
 from .runtime import Runtime
 from .serialization import digest, result_json, safe_text
 from .snapshots import capture
-from .states import AckMode, Capture, Outcome, Reason
+from .states import AckMode, Capture, OnIncomplete, Outcome, Reason
 from .step_log import StepLog
 from .stores.base import Pulse
 from .targets import target_of
@@ -56,6 +58,8 @@ _ENDING = Ending(
 class Attempt:
     """What a running task sees of its own execution, as `self.attempt`."""
 
+    celery_gave_up: bool = False
+    """The body asked for a retry, and had as many as its task may have."""
     ran_unprotected: bool = False
     """The body has ended, and the store never heard that it had begun."""
 
@@ -335,7 +339,15 @@ class Attempt:
 
     def failure(self, error: BaseException, reason: Reason) -> Failure:
         """Describe an exception, as far as the task's policy lets it be told."""
-        return failure_of(error, reason, known=self.secrets(), says=self.policy.capture is not Capture.NONE)
+        says, category = self.policy.capture is not Capture.NONE, self.judge(error).category
+        return failure_of(error, reason, known=self.secrets(), says=says, category=category)
+
+    def judge(self, error: BaseException) -> Judgement:
+        """Say what kind of failure an error is: first of all whether it leaves a side effect in doubt."""
+        doubt = self.steps.doubts or (self.policy.is_step and leaves_outcome_unknown(error))
+        if doubt and self.policy.on_incomplete is OnIncomplete.DEAD_LETTER:
+            return IN_DOUBT
+        return (self.policy.failures or ONLY_TOLD).judge(error, (self.request.retries or 0) + 1)
 
     def _deliver(self, ending: Ending) -> bool:
         chunks = self.recorder.take()
@@ -506,6 +518,9 @@ class Attempt:
         if failure is not None:
             said = {"message": failure.message[:MESSAGE_LIMIT]} if failure.message else {}
             attributes = {"error": failure.type, **said, "category": str(failure.category)}
+            judged = self.judge(error) if error is not None else None
+            if judged is not None and judged.rule:
+                attributes |= {"rule": judged.rule, "because": judged.because}
         elif error is not None:
             attributes = self.recorder.said(error)
         if error is not None:

@@ -43,7 +43,9 @@ def led_to(error: BaseException, task: Any, request: Any, retry_at: Micros | Non
         return {}
     cause = {"cause": safe_text(name_of(error.exc), 500)} if isinstance(error.exc, BaseException) else {}
     due = {"due_in_s": max(0, retry_at - wall()) / SECOND} if retry_at is not None else {}
-    return {**cause, "retry": (request.retries or 0) + 1, "of": task.max_retries, **due}
+    # With a policy of its own the limit is another one, which the decision tells.
+    most = {} if getattr(task, "failures", None) else {"of": task.max_retries}
+    return {**cause, "retry": (request.retries or 0) + 1, **most, **due}
 
 
 def _soft_limit(task: Any, request: Any) -> float | None:

@@ -30,6 +30,7 @@ from .exceptions import (
 from .logs import logger_of
 from .records import Job
 from .resources import who_has_it
+from .retrying import retried
 from .serialization import result_json, result_value
 from .snapshots.capture import AFTER, BEFORE
 from .states import OnIncomplete, Outcome, Reason, Verdict
@@ -144,7 +145,7 @@ def _run(attempt: Attempt, admission: Admission) -> Any:
         if attempt.policy.state and isinstance(raised, Exception) and not isinstance(raised, OwnershipLost):
             # As its transaction has left it.
             attempt.snapshot(AFTER)
-        error = _capped(attempt, raised)
+        error = retried(attempt, _capped(attempt, raised))
         if not _closed_as(attempt, error) and isinstance(error, Exception):
             raise Ignore(_ELSEWHERE) from raised
         if attempt.closed is Outcome.REQUEUED:

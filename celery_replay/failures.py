@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any
 
-from .exceptions import FenceRefused, KeyConflict, RolledBack, StepWrites, UnknownOutcome, VersionConflict
+from .exceptions import RolledBack, StepWrites, UnknownOutcome
 from .logs import OF_SYSTEMS
 from .records import Failure
 from .redaction import kept_text, redact_text
@@ -19,12 +19,6 @@ from .serialization import TEXT_LIMIT, safe_text
 from .states import Category, Reason
 from .tracebacks import name_of, raised_at
 
-_CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
-    (UnknownOutcome, Category.UNKNOWN_OUTCOME),
-    (KeyConflict, Category.VALIDATION),
-    (VersionConflict, Category.CONCURRENCY),
-    (FenceRefused, Category.CONCURRENCY),
-)
 _UNKNOWN: tuple[type[BaseException], ...] = (
     UnknownOutcome,
     StepWrites,
@@ -58,12 +52,14 @@ def failure_of(
     *,
     known: Collection[str] = (),
     says: bool = True,
+    category: Category = Category.UNCLASSIFIED,
 ) -> Failure:
     """Describe an exception as text; its own methods may do anything and are not trusted.
 
     Args:
         known: texts that are known to be secret.
         says: whether what it says is kept, and not only what it is and where it was raised.
+        category: what kind of failure it was judged to be.
     """
     if isinstance(error, MemoryError):
         # What the body's frames still hold is what is missing now, to write this down.
@@ -72,7 +68,7 @@ def failure_of(
         type=safe_text(name_of(error), 500),
         message=kept_text(error, MESSAGE_LIMIT, known) if says else "",
         traceback=_bounded(_traceback(error) if says else raised_at(error), known),
-        category=next((word for cls, word in _CATEGORIES if isinstance(error, cls)), Category.UNCLASSIFIED),
+        category=category,
         reason=Reason.ROLLED_BACK if isinstance(error, RolledBack) else reason,
         frames=_frames(error.__traceback__),
     )
@@ -167,3 +163,10 @@ def _cuts_off(error: BaseException) -> bool:
         return True
     timed_out = any(name.endswith(("Timeout", "TimeoutError", "TimeLimitExceeded")) for name in names)
     return timed_out and not any(name.startswith(("ConnectTimeout", "PoolTimeout")) for name in names)
+
+
+def blank(kind: type[BaseException]) -> BaseException:
+    """Make an error of a class by the built-in one that it comes from: no code of the class's own is run for that."""
+    made_by: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    made: BaseException = made_by.__new__(kind)
+    return made

@@ -16,6 +16,7 @@ from .clock import Micros, micros
 from .config import Settings
 from .exceptions import ConfigurationError
 from .older_celery import retries_when_lost
+from .retries import FailurePolicy
 from .serialization import canonical_json, digest, fingerprint
 from .states import AckMode, Capture, OnContention, OnIncomplete, Replays
 from .templates import names_function, text_function
@@ -36,11 +37,12 @@ OPTIONS: dict[str, str] = {
     "stepwise": "True or False",
     "replay": "safe, confirm or never",
     "capture": "none, keys or full",
+    "failures": "a FailurePolicy: which failures are retried, how often, after what time",
     "state": "a dict of names and callables, each of which takes the task's arguments and returns what to capture",
 }
 """Our task options, and what each may be."""
 
-RESERVED = frozenset({"failures", "postconditions", "invalidates", "compensate", "dependency"})
+RESERVED = frozenset({"postconditions", "invalidates", "compensate", "dependency"})
 """Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
@@ -86,6 +88,8 @@ class TaskPolicy:
     """How much of the job's data goes into its trace."""
     state: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """What is captured before and after the body, by its name."""
+    failures: FailurePolicy | None = None
+    """What becomes of its failures; None where the task leaves retries to Celery."""
     excluded: bool = False
 
     def bind(self, args: Any, kwargs: Any) -> Mapping[str, Any] | None:
@@ -261,6 +265,7 @@ def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
         about=_about(task),
         capture=Capture(options["capture"] or settings.capture),
         state={name: hooks.fitted(hook, signature) for name, hook in (options["state"] or {}).items()},
+        failures=options["failures"],
         excluded=is_excluded(task.name, settings.exclude),
     )
 
@@ -398,6 +403,7 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
     "stepwise": lambda value: isinstance(value, bool),
     "replay": _one_of(*(str(word) for word in Replays)),
     "capture": _one_of(*(str(word) for word in Capture)),
+    "failures": lambda value: isinstance(value, FailurePolicy),
     "state": lambda value: (
         isinstance(value, Mapping)
         and all(isinstance(name, str) and name and callable(hook) for name, hook in value.items())

@@ -346,7 +346,7 @@ class Reason(Word):
 
 
 class Category(Word):
-    """Failure categories. What no rule tells apart is unclassified; so far there are rules for four of them."""
+    """Failure categories: by them a task's `failures=` decides what is tried again."""
 
     TRANSIENT = "transient"
     """It may go away by itself."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from celery import Task
 from celery.canvas import chord
+from celery.exceptions import Reject, Retry
 
-from . import aftermath, extension, headers, targets
+from . import aftermath, extension, headers, retrying, targets
 from .attempts import Attempt
 from .current import carried, traced
 from .execution import execute
@@ -105,15 +107,37 @@ class ReplayTask(Task):
         finally:
             publishing.reset(token)
 
-    def retry(self, args: Any = None, kwargs: Any = None, exc: Any = None, *rest: Any, **options: Any) -> Any:
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: Any = None,
+        throw: bool = True,
+        eta: Any = None,
+        countdown: Any = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Any:
         """Publish a retry, as Celery does; but not of a job that another attempt goes on with.
+
+        Without a countdown it comes after the delay that `failures=` has for this error, if the task declares that.
 
         Raises:
             OwnershipLost: it is lost; let it pass. `autoretry_for=(Exception,)` comes here with that error, too.
         """
-        if self.attempt is not None:
-            self.attempt.refuse_retry(exc)
-        return super().retry(args, kwargs, exc, *rest, **options)
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.refuse_retry(exc)
+            if countdown is None and eta is None:
+                countdown = retrying.delay_s(attempt, exc if isinstance(exc, BaseException) else sys.exc_info()[1])
+        try:
+            return super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        except (Retry, Reject):
+            raise
+        except Exception:
+            if attempt is not None:
+                attempt.celery_gave_up = True
+            raise
 
     def on_replace(self, sig: Any) -> Any:
         """Let the task that takes this one's id carry the submission on, and its key."""

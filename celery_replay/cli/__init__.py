@@ -18,6 +18,7 @@ _MODULES = {
     "drain": "draining",
     "erase": "erasing",
     "export": "exporting",
+    "failures": "failures",
     "jobs": "jobs",
     "leases": "leases",
     "parked": "parked",

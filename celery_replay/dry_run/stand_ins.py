@@ -12,6 +12,7 @@ from typing import Any
 from kombu.utils.json import dumps
 
 from ..exceptions import ReplayError
+from ..failures import blank
 from ..records import StepRecord
 from ..sandbox import audit
 from ..serialization import digest
@@ -97,15 +98,14 @@ def _like(recorded: dict[str, Any]) -> Exception:
     if found is None:
         return RecordedError(f"{name}: {message}")
     try:
-        # By the built-in class that it comes from, so that no code of its own runs.
-        made_by: Any = next(kind for kind in found.__mro__ if kind.__module__ == "builtins")
-        error: Exception = made_by.__new__(found)
+        error: Any = blank(found)
         # Its text is how it shows its key.
         error.args = (message[1:-1] if issubclass(found, KeyError) and message[:1] in _QUOTES else message,)
         str(error)
     except Exception:  # a user's class
         return RecordedError(f"{name}: {message}")
-    return error
+    made: Exception = error
+    return made
 
 
 _QUOTES = frozenset("'\"")

@@ -30,6 +30,7 @@ def test_the_commands_are_these():
         "dlq assign", "dlq discard", "dlq dry-run", "dlq edit", "dlq follow", "dlq group", "dlq groups",
         "dlq investigate", "dlq list",
         "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "dlq stop", "drain", "erase", "export",
+        "failures explain", "failures rules",
         "jobs find", "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune",
             "run",
         "snapshot diff", "snapshot list", "snapshot show", "status",

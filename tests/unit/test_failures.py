@@ -11,7 +11,7 @@ import pytest
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery.exceptions import Retry
 
-from celery_replay.exceptions import KeyConflict, RolledBack, UnknownOutcome
+from celery_replay.exceptions import RolledBack, UnknownOutcome
 from celery_replay.failures import failure_json, failure_of, leaves_outcome_unknown
 from celery_replay.redaction import REDACTED
 from celery_replay.states import Category, Reason
@@ -149,18 +149,9 @@ def test_a_secret_is_not_cut_in_two_and_shown_by_half(where):
     assert len(failure.traceback) <= 20_000
 
 
-@pytest.mark.parametrize(
-    ("error", "category", "reason"),
-    [
-        (KeyConflict(), Category.VALIDATION, Reason.EXCEPTION),
-        (UnknownOutcome(), Category.UNKNOWN_OUTCOME, Reason.EXCEPTION),
-        (RolledBack(), Category.UNCLASSIFIED, Reason.ROLLED_BACK),
-    ],
-)
-def test_our_own_errors_have_their_category_and_reason(error, category, reason):
-    failure = failure_of(error)
-
-    assert (failure.category, failure.reason) == (category, reason)
+def test_a_rollback_that_nobody_raised_an_error_for_has_a_reason_of_its_own():
+    assert failure_of(RolledBack()).reason is Reason.ROLLED_BACK
+    assert failure_of(ValueError()).reason is Reason.EXCEPTION
 
 
 def test_the_jobs_record_keeps_type_message_and_reason():
