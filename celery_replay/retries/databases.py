@@ -53,12 +53,15 @@ def _judge(error: BaseException, made: int) -> Judgement | None:
 
 def _of_driver(error: BaseException) -> Judgement | None:
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if isinstance(state, str) and len(state) == 5:
-        return _found(_by_state(state), f"has SQLSTATE {state}")
-    number = error.args[0] if error.args else None
+    category = _by_state(state) if isinstance(state, str) else None
+    if category is not None:
+        return _found(category, f"has SQLSTATE {state}")
     named = {*paths(error)}
+    number = error.args[0] if error.args else None
     if isinstance(number, int) and not named.isdisjoint(_OF_MYSQL):
-        return _found(_by_number(number), f"has the database's error number {number}")
+        # Many of its errors have the one state that says nothing.
+        category = _by_number(number)
+        return None if category is None else _found(category, f"has the database's error number {number}")
     if _OF_SQLITE in named and str(error).startswith(_BUSY):
         return _found(Category.CONCURRENCY, "says that SQLite is busy")
     return None
@@ -75,5 +78,5 @@ def _by_number(number: int) -> Category | None:
     return next((category for category, numbers in _NUMBERS.items() if number in numbers), None)
 
 
-def _found(category: Category | None, because: str) -> Judgement | None:
-    return None if category is None else Judgement(category=category, rule=DATABASE.name, because=because)
+def _found(category: Category, because: str) -> Judgement:
+    return Judgement(category=category, rule=DATABASE.name, because=because)
