@@ -29,8 +29,9 @@ PACKAGING := tests/packaging
 test chaos: export PYTHONDONTWRITEBYTECODE =
 
 # Tests with workers mostly wait: five processes keep two cores busy. The tests' conftest says what stays together.
+# One that dies ends the run: the scheduler would wait for ever for what it was to do.
 test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 5 --durations 10 --ignore=$(PACKAGING))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 5 --max-worker-restart 0 --durations 10 --ignore=$(PACKAGING))
 
 CHAOS := tests/end_to_end/test_chaos.py tests/django_store/test_kills.py
 
