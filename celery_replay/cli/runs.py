@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -16,9 +15,8 @@ import click
 from ..dry_run.comparison import Ends, Pair
 from ..dry_run.engine import DryRun, Engine
 from ..dry_run.recording import Recording, recording_of
-from ..records import Job, Letter
+from ..dry_run.variation import Variation
 from ..redaction import redact_text
-from ..replay import fitting
 from ..runtime import Runtime
 from ..snapshots.changes import ROW
 from ..stores.base import Store
@@ -87,9 +85,13 @@ def run(
     if mode == "trace":
         drawing.show(here.store, find_job(here.store, job_id), as_json=as_json)
         return
-    recording = recorded(here, job_id, dict(options.pair(text, "--set") for text in changes))
+    variation = Variation(
+        arguments=dict(options.pair(text, "--set") for text in changes),
+        stubs=dict(options.pair(text, "--stub") for text in stubs),
+    )
+    recording = recorded(here, job_id)
     with Engine(ctx.obj.app, timeout_s=timeout, require_kernel=require_kernel) as engine:
-        ran = engine.run(recording, dict(options.pair(text, "--stub") for text in stubs))
+        ran = engine.run(recording, variation)
     if as_json:
         click.echo(to_json(_told(ran, mode)))
     else:
@@ -97,27 +99,14 @@ def run(
     ctx.exit(0 if ran.comparison.ends is Ends.WELL else PARTLY)
 
 
-def recorded(here: Runtime, name: str, changed: Mapping[str, Any] = MappingProxyType({})) -> Recording:
-    """Read what is recorded of a job, or of the one that it is a replay of.
-
-    Args:
-        changed: other arguments, by their names.
-    """
+def recorded(here: Runtime, name: str) -> Recording:
+    """Read what is recorded of a job, or of the one that it is a replay of."""
     store: Store = here.store
     job = find_job(store, name)
     letter = find_letter(store, job.submission)
-    job = (store.job(letter.submission) if letter is not None else None) or job
-    message = letter.to_send if letter is not None else job.message or b""
-    if changed:
-        message = _changed(here, letter, job, changed)
-    return recording_of(store, job, message)
-
-
-def _changed(here: Runtime, letter: Letter | None, job: Job, changed: Mapping[str, Any]) -> bytes:
-    task = here.app.tasks.get(job.operation)
-    if letter is None or task is None:
-        raise click.UsageError("--set needs a dead letter of a task that today's code has")
-    return fitting.changed(letter, here.policy(task), changed).message
+    if letter is None:
+        return recording_of(store, job, job.message or b"")
+    return recording_of(store, store.job(letter.submission) or job, letter.to_send, mended=letter.edited is not None)
 
 
 def _told(ran: DryRun, mode: str) -> dict[str, Any]:

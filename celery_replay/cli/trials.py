@@ -70,7 +70,7 @@ def _tried(store: Store, engine: Engine, letter: Letter) -> tuple[str, str, dict
     if job is None:
         return REFUSED, "its job is not known any more", {}
     try:
-        ran: DryRun = engine.run(recording_of(store, job, letter.to_send))
+        ran: DryRun = engine.run(recording_of(store, job, letter.to_send, mended=letter.edited is not None))
     except ReplayError as error:
         return REFUSED, error.message, {}
     comparison = ran.comparison

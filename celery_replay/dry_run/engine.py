@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,12 +14,15 @@ from typing import Any, Protocol
 
 from ..exceptions import ReplayError
 from ..replay.message import unpack_message
+from ..runtime import runtime_of
 from ..sandbox import child
 from ..sandbox.report import Report
 from ..snapshots.tree import Tree
 from .comparison import Comparison, compare
 from .recording import Recording
 from .rerun import rerun
+from .variation import AS_RECORDED, Variation
+from .varying import varied
 
 Data = dict[str, Any]
 
@@ -106,24 +108,24 @@ class Engine:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def run(self, recording: Recording, stubs: Mapping[str, Any] | None = None) -> DryRun:
-        """Run a job as it is recorded, with today's code.
-
-        Args:
-            stubs: by the names of steps, what they give in place of what is recorded.
+    def run(self, recording: Recording, variation: Variation = AS_RECORDED) -> DryRun:
+        """Run a job as it is recorded, but for what is varied, with today's code.
 
         Raises:
             NotRunnable: today's code has no such task, or it is none of ours.
+            VariationUnfit: it can't be varied so.
+            PayloadUnfit: today's code can't be called with these arguments.
             ConfigurationError: the kernel's layers are required, and it has not got them.
         """
         task = self._task(recording.job.operation)
+        recording = varied(recording, runtime_of(self._app).policy(task), variation)
         surroundings: Surroundings | None = getattr(task, "replay_surroundings", None)
         template = self._template(surroundings) if surroundings is not None else None
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         hard, soft = _limits(task, recording)
         try:
             report = child.run(
-                partial(_body, self._app, recording, stubs or {}, soft, surroundings, template, folder),
+                partial(_body, self._app, recording, variation, soft, surroundings, template, folder),
                 folder=folder,
                 timeout_s=min(self._timeout_s, hard or self._timeout_s),
                 require_kernel=self._require_kernel,
@@ -168,7 +170,7 @@ def _limits(task: Any, recording: Recording) -> tuple[float | None, float | None
 def _body(
     app: Any,
     recording: Recording,
-    stubs: Mapping[str, Any],
+    variation: Variation,
     soft_limit_s: float | None,
     surroundings: Surroundings | None,
     template: Any,
@@ -176,6 +178,6 @@ def _body(
 ) -> Data:
     """Run in the child, which is locked by now: what the project's own code does on the way is held, too."""
     entered = surroundings.enter(template, folder, recording.before) if surroundings is not None else {}
-    found = rerun(app, recording, stubs, soft_limit_s)
+    found = rerun(app, recording, variation, soft_limit_s)
     told = surroundings.told() if surroundings is not None else {}
     return {**found, "surroundings": {**entered, **told}}

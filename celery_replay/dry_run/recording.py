@@ -26,6 +26,8 @@ class Recording:
     job: Job
     message: bytes = field(repr=False)
     """The message that is run: the original one, or one with other arguments."""
+    mended: bool = False
+    """Somebody gave it the arguments for the parameters of today's code."""
     payload: Payload
     events: Sequence[Event]
     """The attempt's, in their order."""
@@ -59,11 +61,12 @@ class Recording:
         return {name: self.blobs[name] for name in references if name in self.blobs}
 
 
-def recording_of(store: Store, job: Job, message: bytes) -> Recording:
+def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False) -> Recording:
     """Read what is kept of a job; afterwards the store is not needed any more.
 
     Args:
         message: what is to be run: the letter's, perhaps edited.
+        mended: it was edited.
 
     Raises:
         PayloadUnreadable: it was not kept, or is not JSON; nothing else is ever decoded.
@@ -76,6 +79,7 @@ def recording_of(store: Store, job: Job, message: bytes) -> Recording:
     return Recording(
         job=job,
         message=message,
+        mended=mended,
         payload=payload,
         events=events,
         steps={step.key: step for step in store.steps(job.identity)},

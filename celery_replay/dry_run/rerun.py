@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from kombu.entity import Queue
@@ -25,6 +24,7 @@ from . import surroundings
 from .comparison import told
 from .recording import Recording
 from .stand_ins import StandIns
+from .variation import Variation
 
 Data = dict[str, Any]
 _OF_THE_BROKER = {"eta": None, "expires": None, "group": None, "group_index": None}
@@ -40,13 +40,9 @@ class _Delivery(ReplayRequest):
         """Do nothing, and tell no steward."""
 
 
-def rerun(app: Any, recording: Recording, stubs: Mapping[str, Any], soft_limit_s: float | None = None) -> Data:
-    """Deliver the recorded message to the task's code of today, and tell what became of it.
-
-    Args:
-        stubs: by the names of steps, what they give in place of what is recorded.
-    """
-    stand_ins = StandIns(recording, stubs)
+def rerun(app: Any, recording: Recording, variation: Variation, soft_limit_s: float | None = None) -> Data:
+    """Deliver the recorded message to the task's code of today, and tell what became of it."""
+    stand_ins = StandIns(recording, variation)
     store = surroundings.enter(app, stand_ins)
     with surroundings.as_then(recording.started_at, recording.job.submission) as odd:
         request = _received(app, recording)
@@ -60,6 +56,7 @@ def rerun(app: Any, recording: Recording, stubs: Mapping[str, Any], soft_limit_s
     events = timeline(store, job.trace_id) if job is not None else []
     return {
         "outcome": str(job.status) if job is not None else None,
+        "key": job.key if job is not None else None,
         "failure": json.loads(job.failure) if job is not None and job.failure else None,
         "result": _result(job),
         "events": [told(event) for event in events],

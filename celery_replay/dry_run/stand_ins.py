@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..sandbox import audit
 from ..serialization import digest
 from ..states import StepState
 from .recording import Recording
+from .variation import Variation
 
 
 class Diverged(ReplayError):
@@ -33,10 +34,10 @@ class RecordedError(Exception):
 class StandIns:
     """The recorded outside. A body may swallow what is raised here, so what was asked in vain is also kept."""
 
-    def __init__(self, recording: Recording, stubs: Mapping[str, Any]) -> None:
+    def __init__(self, recording: Recording, variation: Variation) -> None:
         self._steps = recording.steps
         self._reads = recording.reads
-        self._stubs = stubs
+        self._stubs = variation.stubs
         self._failures: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
         for event in recording.events:
             if event.name == "step_failed" and "call_digest" in event.attributes:

@@ -50,10 +50,33 @@ def arguments_of(letter: Letter, policy: TaskPolicy) -> Arguments:
     Raises:
         PayloadUnreadable: it is not JSON, or was not kept.
     """
-    sent = letter.to_send
-    payload = messages.read(sent)
-    told: Any = dead_letters.declared(sent).get("parameters") if letter.edited is None else None
+    return arguments_in(letter.to_send, policy, mended=letter.edited is not None)
+
+
+def arguments_in(message: bytes, policy: TaskPolicy, *, mended: bool = False) -> Arguments:
+    """Name the arguments of a message, by the parameters of the code that sent it.
+
+    Args:
+        mended: they were given for the parameters of today's code.
+
+    Raises:
+        PayloadUnreadable: it is not JSON, or was not kept.
+    """
+    payload = messages.read(message)
+    told: Any = None if mended else dead_letters.declared(message).get("parameters")
     return named(told or policy.told.get("parameters"), payload.args, payload.kwargs)
+
+
+def with_arguments(message: bytes, policy: TaskPolicy, news: Arguments, *, mended: bool = False) -> bytes:
+    """Give some arguments of a message other values; the rest of it stays.
+
+    Raises:
+        PayloadUnreadable: it is not JSON, or was not kept.
+        PayloadUnfit: today's code can't be called so.
+    """
+    args, kwargs = _call(policy, {**arguments_in(message, policy, mended=mended), **news})
+    _see_that_it_fits(policy, args, kwargs)
+    return messages.edit(message, args, kwargs)
 
 
 def changed(letter: Letter, policy: TaskPolicy, news: Arguments, gone: Collection[str] = ()) -> Mended:
@@ -83,13 +106,17 @@ def replaced(
     payload = messages.read(letter.to_send)
     args = payload.args if args is None else args
     kwargs = payload.kwargs if kwargs is None else kwargs
+    _see_that_it_fits(policy, args, kwargs)
+    after = named(policy.told.get("parameters"), args, kwargs)
+    return Mended(before=arguments_of(letter, policy), after=after, message=messages.edit(letter.message, args, kwargs))
+
+
+def _see_that_it_fits(policy: TaskPolicy, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if policy.signature is not None:
         try:
             policy.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise PayloadUnfit(f"the task can't be called so: {error}") from error
-    after = named(policy.told.get("parameters"), args, kwargs)
-    return Mended(before=arguments_of(letter, policy), after=after, message=messages.edit(letter.message, args, kwargs))
 
 
 def _call(policy: TaskPolicy, values: Arguments) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kombu import serialization as codecs
@@ -91,6 +91,24 @@ def edit(message: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]) -> byte
     told = {"argsrepr": safe_text(repr(tuple(args)), 1024), "kwargsrepr": safe_text(repr(dict(kwargs)), 1024)}
     body = dumps((tuple(args), dict(kwargs), {**dict.fromkeys(EMBEDDED), **payload.canvas}))
     return pack({**kept, "headers": {**kept["headers"], **told}, "body": _encoded(body)})
+
+
+def without_key(message: bytes) -> bytes:
+    """Return the message without the idempotency key that it was published with: it is computed anew.
+
+    Raises:
+        PayloadUnreadable: it was not kept, or is damaged.
+    """
+    kept = unpack_message(message)
+    stamp = headers.find(kept["headers"])
+    if stamp is None or stamp.operation is not None:
+        # None, or that of a task which this one stands in for.
+        return message
+    fields = {**kept["headers"]}
+    if isinstance(fields.get("headers"), dict):
+        fields["headers"] = {**fields["headers"]}
+    headers.write(fields, replace(stamp, key=None, fingerprint=None))
+    return pack({**kept, "headers": fields})
 
 
 def compose(message: bytes, stamp: Stamp, task_id: str, *, with_canvas: bool = False) -> bytes:

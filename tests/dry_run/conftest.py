@@ -10,6 +10,7 @@ from celery.contrib.testing.worker import start_worker
 
 from celery_replay.dry_run.engine import DryRun, Engine
 from celery_replay.dry_run.recording import Recording, recording_of
+from celery_replay.dry_run.variation import AS_RECORDED, Variation
 from celery_replay.runtime import reset, use_store
 from celery_replay.states import Outcome
 from celery_replay.stores.memory import MemoryStore
@@ -53,11 +54,11 @@ def today(recorded: tuple[Celery, MemoryStore], recording: Recording, monkeypatc
     app, store = recorded
     before, purchases = store.find_jobs(limit=100), list(shop.purchases)
 
-    def run(version: str, *, url: str = "", timeout_s: float = 30, **how: object) -> DryRun:
+    def run(version: str, how: Variation = AS_RECORDED, *, url: str = "", timeout_s: float = 30) -> DryRun:
         monkeypatch.setattr(shop.Code, "version", version)
         monkeypatch.setattr(shop.Code, "url", url)
         with Engine(app, timeout_s=timeout_s) as engine:
-            return engine.run(recording, **how)  # type: ignore[arg-type]
+            return engine.run(recording, how)
 
     yield run
     # Nothing of it reached the records, or the outside.

@@ -7,6 +7,8 @@ import pytest
 from celery_replay.clock import SECOND
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.recording import Recording
+from celery_replay.dry_run.variation import Variation
+from celery_replay.replay.fitting import PayloadUnfit
 from tests.dry_run import shop
 from tests.dry_run.conftest import Try
 from tests.support.counting_server import CountingServer
@@ -67,8 +69,23 @@ def test_a_step_of_which_nothing_is_recorded_is_not_done(today: Try) -> None:
     assert ran.comparison.said == "it goes on to step print_invoice, of which nothing is recorded"
 
 
+def test_other_arguments_are_taken_by_their_names_and_have_a_key_of_their_own(today: Try) -> None:
+    ran = today("as it failed", Variation(arguments={"who": "carol"}))
+    assert ran.comparison.said.endswith("ValueError: no address of carol")
+    other = today("mended", Variation(arguments={"order_id": 8}))
+    # The effects of order 7 are none of order 8.
+    assert (other.comparison.ends, other.found and other.found["missing"]) == (Ends.DIVERGES, ["buy_label"])
+    assert other.found is not None
+    assert other.found["key"] == "ship:8"
+
+
+def test_arguments_that_today_s_code_does_not_take_are_refused(today: Try) -> None:
+    with pytest.raises(PayloadUnfit, match="no parameter colour"):
+        today("mended", Variation(arguments={"colour": 8}))
+
+
 def test_a_step_of_which_nothing_is_recorded_gives_what_it_is_given(today: Try) -> None:
-    ran = today("does more", stubs={"print_invoice": "by hand"})
+    ran = today("does more", Variation(stubs={"print_invoice": "by hand"}))
     assert ran.comparison.ends is Ends.WELL
     assert ran.found is not None
     assert ran.found["result"] == [{"label": "L-7"}, "by hand"]

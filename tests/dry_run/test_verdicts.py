@@ -24,6 +24,7 @@ from celery_replay.dry_run import engine as engines
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.engine import DryRun, Engine
 from celery_replay.dry_run.recording import recording_of
+from celery_replay.dry_run.variation import AS_RECORDED, Variation
 from celery_replay.runtime import reset, use_store
 from celery_replay.stores.memory import MemoryStore
 
@@ -40,7 +41,9 @@ def tried() -> Iterator[Tried]:
     """Return what records a job by one body, and runs it by another."""
     apps: list[Celery] = []
 
-    def run(then: Callable[[Any], Any], now: Callable[[Any], Any], stubs: Any = None, **options: Any) -> DryRun:
+    def run(
+        then: Callable[[Any], Any], now: Callable[[Any], Any], how: Variation = AS_RECORDED, **options: Any
+    ) -> DryRun:
         app = Celery(f"a{len(apps)}", task_cls=ReplayTask, broker="memory://", set_as_current=False)
         app.conf.update(replay_store="memory://", worker_hijack_root_logger=False, result_backend="cache+memory://")
         app.conf.replay_eager = "record"
@@ -62,7 +65,7 @@ def tried() -> Iterator[Tried]:
         assert letter is not None
         body[0] = now
         with Engine(app, timeout_s=20) as engine:
-            return engine.run(recording_of(store, known, letter.message), stubs)
+            return engine.run(recording_of(store, known, letter.message), how)
 
     yield run
     for app in apps:
@@ -77,7 +80,7 @@ def test_a_recorded_failure_belongs_to_its_call(tried: Tried) -> None:
     same = tried(lambda _: pay("a"), lambda _: pay("a"))
     other = tried(lambda _: pay("a"), lambda _: pay("b"))
     assert (same.comparison.ends, other.comparison.ends) == (Ends.SAME, Ends.DIVERGES)
-    given = tried(lambda _: pay("a"), lambda _: pay("a"), {"pay": "paid"})
+    given = tried(lambda _: pay("a"), lambda _: pay("a"), Variation(stubs={"pay": "paid"}))
     assert (given.comparison.ends, given.found and given.found["result"]) == (Ends.WELL, "paid")
 
 
