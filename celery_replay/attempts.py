@@ -222,6 +222,8 @@ class Attempt:
         Args:
             label: names the moment, as in "after payment".
         """
+        if self.runtime.understudy is not None:
+            self.runtime.understudy.comes_to(label)
         if self.policy.capture is not Capture.NONE:
             states = {name: partial(hook, *self.args, **self.kwargs) for name, hook in self.policy.state.items()}
             capture.take(safe_text(label, 100), states, getattr(self.task, "replay_state", ()), self.recorder)

@@ -38,6 +38,12 @@ _creating = threading.Lock()
 class Understudy(Protocol):
     """Stands in for the outside in a dry run."""
 
+    def comes_to(self, moment: str) -> bool:
+        """Note that the body comes to a step, or to a snapshot; return whether its state is to be captured there."""
+
+    def plays(self, asked: StepRecord) -> bool:
+        """Say whether this stands in for a call; else its own code runs."""
+
     def output(self, asked: StepRecord) -> str:
         """Give the recorded output of a step's side effect in place of doing it, or raise what it raised."""
 

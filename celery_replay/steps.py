@@ -28,6 +28,7 @@ from .failures import leaves_outcome_unknown
 from .policy import parameters_of
 from .records import ERASED, StepRecord, evolve
 from .serialization import bytes_digest, canonical_json, digest, has_address, pack, result_json, result_value
+from .snapshots.capture import REACHED
 from .states import Capture, OnIncomplete, StepState
 from .targets import without_writes
 from .templates import KEY_FORMATTER
@@ -148,6 +149,9 @@ class _Step:
 
     def run(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> Any:
         attempt.check()
+        understudy = attempt.runtime.understudy
+        if understudy is not None and understudy.comes_to(self.name):
+            attempt.snapshot(REACHED)
         if attempt.job is None or not (self.side_effect or self.recorded):
             return self._observed(attempt, self.function, args, kwargs)
         record = StepRecord(
@@ -257,7 +261,9 @@ class _Step:
     def _played(self, attempt: Attempt, record: StepRecord) -> Callable[..., Any]:
         """Return what is called: in a dry run, what gives the recorded output."""
         understudy = attempt.runtime.understudy
-        return self.function if understudy is None else lambda *_, **__: self._decoded(understudy.output(record))
+        if understudy is None or not understudy.plays(record):
+            return self.function
+        return lambda *_, **__: self._decoded(understudy.output(record))
 
     def _settle(self, attempt: Attempt, record: StepRecord, output: Any) -> None:
         text = None

@@ -17,6 +17,7 @@ from ..replay.message import unpack_message
 from ..runtime import runtime_of
 from ..sandbox import child
 from ..sandbox.report import Report
+from ..snapshots.capture import BEFORE
 from ..snapshots.tree import Tree
 from .comparison import Comparison, compare
 from .recording import Recording
@@ -120,6 +121,7 @@ class Engine:
         task = self._task(recording.job.operation)
         recording = varied(recording, runtime_of(self._app).policy(task), variation)
         surroundings: Surroundings | None = getattr(task, "replay_surroundings", None)
+        _check_beginning(recording, variation, surroundings)
         template = self._template(surroundings) if surroundings is not None else None
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         hard, soft = _limits(task, recording)
@@ -167,6 +169,16 @@ def _limits(task: Any, recording: Recording) -> tuple[float | None, float | None
     return hard or task.time_limit, soft or task.soft_time_limit
 
 
+def _check_beginning(recording: Recording, variation: Variation, surroundings: Surroundings | None) -> None:
+    if variation.begin_with == BEFORE:
+        return
+    if recording.state(variation.begin_with) is None:
+        known = ", ".join(recording.snapshots) or "none"
+        raise NotRunnable(f"no snapshot {variation.begin_with!r} of this attempt is kept; there is {known}")
+    if surroundings is None:
+        raise NotRunnable("the task's class knows no database that could begin with a snapshot")
+
+
 def _body(
     app: Any,
     recording: Recording,
@@ -177,7 +189,9 @@ def _body(
     folder: Path,
 ) -> Data:
     """Run in the child, which is locked by now: what the project's own code does on the way is held, too."""
-    entered = surroundings.enter(template, folder, recording.before) if surroundings is not None else {}
+    entered = (
+        surroundings.enter(template, folder, recording.state(variation.begin_with)) if surroundings is not None else {}
+    )
     found = rerun(app, recording, variation, soft_limit_s)
     told = surroundings.told() if surroundings is not None else {}
     return {**found, "surroundings": {**entered, **told}}

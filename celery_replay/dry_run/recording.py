@@ -43,17 +43,22 @@ class Recording:
     @property
     def before(self) -> Tree | None:
         """The declared state before the body; None where none was captured, or it is gone."""
-        return self._tree(BEFORE)
+        return self.state(BEFORE)
 
     @property
     def after(self) -> Tree | None:
         """The declared state after the body, as its transaction has left it."""
-        return self._tree(AFTER)
+        return self.state(AFTER)
 
-    def _tree(self, when: str) -> Tree | None:
+    def state(self, when: str) -> Tree | None:
+        """Return the declared state at a moment of that name, the last one; None where there is none, or it is gone."""
         found = self.snapshots.get(when)
+        return None if found is None else self.tree(found)
+
+    def tree(self, one: Taken) -> Tree | None:
+        """Return one of its snapshots; None where it is gone."""
         try:
-            return Tree(found.reference, self._fetch) if found is not None else None
+            return Tree(one.reference, self._fetch)
         except SnapshotUnreadable:
             return None
 
@@ -75,7 +80,7 @@ def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False
     told = timeline(store, job.trace_id)
     attempt = _attempt(store, job, told)
     events = [event for event in told if event.attempt == attempt]
-    snapshots = {one.when: one for one in taken(events)}
+    snapshots = taken(events)
     return Recording(
         job=job,
         message=message,
@@ -86,7 +91,7 @@ def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False
         reads=_reads(store, events),
         started_at=next((event.at for event in events if event.name == "started"), job.started_at),
         blobs=_blobs(store, snapshots),
-        snapshots=snapshots,
+        snapshots={one.when: one for one in snapshots},
     )
 
 
@@ -107,9 +112,9 @@ def _reads(store: Store, events: Sequence[Event]) -> Mapping[str, str]:
     return found
 
 
-def _blobs(store: Store, snapshots: Mapping[str, Taken]) -> Mapping[str, bytes]:
+def _blobs(store: Store, snapshots: Sequence[Taken]) -> Mapping[str, bytes]:
     found: dict[str, bytes] = {}
-    for one in snapshots.values():
+    for one in snapshots:
         try:
             found.update(store.blobs(list(Tree(one.reference, store.blobs).references())))
         except SnapshotUnreadable:

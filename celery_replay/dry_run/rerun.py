@@ -10,17 +10,12 @@ from typing import Any
 from kombu.entity import Queue
 
 from .. import headers
-from ..records import Event, Job
+from ..records import Job
 from ..replay import message as messages
 from ..request import ReplayRequest
 from ..runtime import runtime_of
-from ..snapshots.capture import AFTER, BEFORE
-from ..snapshots.changes import as_rows
-from ..snapshots.reading import taken
-from ..snapshots.tree import Tree
-from ..stores.memory import MemoryStore
 from ..trace import timeline
-from . import surroundings
+from . import states, surroundings
 from .comparison import told
 from .recording import Recording
 from .stand_ins import StandIns
@@ -64,7 +59,7 @@ def rerun(app: Any, recording: Recording, variation: Variation, soft_limit_s: fl
         "published": [*surroundings.published],
         "left_running": left,
         "unlike": odd,
-        **_states(recording, store, events),
+        **states.told(recording, variation, events, store.blobs, reached=stand_ins.reached),
     }
 
 
@@ -103,20 +98,3 @@ def _body(recording: Recording, kept: Data) -> Any:
 
 def _result(job: Job | None) -> Any:
     return json.loads(job.result) if job is not None and job.result else None
-
-
-def _states(recording: Recording, store: MemoryStore, events: list[Event]) -> Data:
-    """Say what the run did to the declared state, and in what that differs from what the original did."""
-    now = {one.when: Tree(one.reference, store.blobs) for one in taken(events)}
-    begun, ended = now.get(BEFORE), now.get(AFTER)
-    began, was = recording.before, recording.after
-    return {
-        "state": _changed(begun, ended),
-        "state_then": _changed(began, was),
-        "state_differs": _changed(was, ended),
-        "began_as_then": began is None or begun is None or begun.reference == began.reference,
-    }
-
-
-def _changed(before: Tree | None, after: Tree | None) -> list[Data] | None:
-    return list(as_rows(before, after)) if before is not None and after is not None else None

@@ -38,6 +38,10 @@ class StandIns:
         self._steps = recording.steps
         self._reads = recording.reads
         self._stubs = variation.stubs
+        self._live = {*variation.live}
+        self._at = variation.at
+        self.reached = False
+        """Has the body come to where all steps are live?"""
         self._failures: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
         for event in recording.events:
             if event.name == "step_failed" and "call_digest" in event.attributes:
@@ -53,6 +57,17 @@ class StandIns:
             yield
         finally:
             audit.doing.reset(token)
+
+    def comes_to(self, moment: str) -> bool:
+        """Go over to what is live where this is the moment; return whether the state is to be captured there."""
+        if self.reached or moment != self._at:
+            return False
+        self.reached = True
+        return True
+
+    def plays(self, asked: StepRecord) -> bool:
+        """Say whether this stands in for a step: not for one that is live, unless it is told what it gives."""
+        return asked.name in self._stubs or not (self.reached or asked.name in self._live)
 
     def output(self, asked: StepRecord) -> str:
         """Give a step's output as it is recorded.

@@ -21,6 +21,8 @@ LIMIT = 10_000
 
 BEFORE, AFTER = "before", "after"
 """The body."""
+REACHED = "(reached)"
+"""In a dry run, the place at which it goes over to what is live."""
 
 _DATA = frozenset({dict, list, tuple, str})
 

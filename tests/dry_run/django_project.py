@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +33,10 @@ from django.core.files.base import ContentFile  # noqa: E402
 from django.core.files.storage import default_storage  # noqa: E402
 from django.db import connection  # noqa: E402
 
+from celery_replay import current_attempt, step  # noqa: E402
 from celery_replay.dry_run.engine import Engine  # noqa: E402
 from celery_replay.dry_run.recording import recording_of  # noqa: E402
+from celery_replay.dry_run.variation import Variation  # noqa: E402
 from celery_replay.runtime import use_store  # noqa: E402
 from celery_replay.stores.memory import MemoryStore  # noqa: E402
 from tests.dry_run.rows.models import Customer, Order  # noqa: E402
@@ -42,8 +45,38 @@ app = Celery("rows", task_cls="django_celery_replay:ReplayTask", broker="memory:
 app.conf.update(replay_store="memory://", replay_eager="record")
 
 
+@step(side_effect=True, key="pay")
+def pay() -> str:
+    return str(_paying[0]())
+
+
+def pay_by_the_real_database() -> str:
+    with sqlite3.connect(f"{FOLDER}/live.sqlite3") as live:
+        live.execute("UPDATE rows_customer SET points = 99")
+    return "paid"
+
+
+_paying: list[Callable[[], str]] = [lambda: "paid"]
+
+
 def fail() -> None:
+    Customer.objects.filter(pk=1).update(points=3)
+    current_attempt().snapshot("half")
+    pay()
+    Customer.objects.filter(pk=1).update(points=4)
     raise ValueError("then")
+
+
+def go_on(points: int = 3) -> list[Any]:
+    Customer.objects.filter(pk=1).update(points=points)
+    current_attempt().snapshot("half")
+    Customer.objects.filter(pk=1).update(name="Anna")
+    return [pay(), *Customer.objects.values_list("points", flat=True)]
+
+
+def pay_really() -> list[Any]:
+    _paying[0] = pay_by_the_real_database
+    return go_on()
 
 
 def write() -> list[int]:
@@ -68,6 +101,10 @@ def ask_of_orders() -> int:
 bodies: dict[str, Callable[[], Any]] = {
     "write": write,
     "nothing": lambda: None,
+    "go_on": go_on,
+    "go_on_otherwise": lambda: go_on(5),
+    "pay_really": pay_really,
+    "begun_with": lambda: list(Customer.objects.values_list("points", flat=True)),
     "send_mail": send_mail,
     "keep": keep,
     "ask_of_orders": ask_of_orders,
@@ -101,7 +138,9 @@ body[0] = bodies[BODY]
 os.environ.update(dict(pair.split("=", 1) for pair in sys.argv[3:]))
 before = rows()
 with Engine(app) as engine:
-    ran = engine.run(recording_of(store, known, letter.message))
+    ran = engine.run(
+        recording_of(store, known, letter.message), Variation.of_data(json.loads(os.environ.get("VARY", "{}")))
+    )
 found = ran.found or {}
 sys.stdout.write(
     json.dumps(
@@ -111,7 +150,7 @@ sys.stdout.write(
             "blocked": sorted({one.what for one in ran.report.blocked}),
             "unchanged": rows() == before,
             "error": str(ran.report.error),
-            **{name: found.get(name) for name in ("result", "state", "began_as_then", "surroundings")},
+            **{name: found.get(name) for name in ("result", "state", "began_as_then", "surroundings", "at", "moments")},
         }
     )
 )

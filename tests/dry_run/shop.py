@@ -48,6 +48,13 @@ def print_invoice(order_id: int) -> str:
     return "printed"
 
 
+@step(side_effect=True, key="charge:{url}")
+def charge(url: str) -> int:
+    """Ask the outside, as an effect does."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return int(answer.status)
+
+
 @step(recorded=True)
 def exchange_rate(currency: str) -> float:
     """Ask a bank."""
@@ -100,6 +107,7 @@ def _ask_and_swallow() -> None:
 _otherwise: dict[str, Callable[[], object]] = {
     "another error": _fail,
     "asks the outside": lambda: look_up(Code.url),
+    "asks by a step": lambda: charge(Code.url),
     "asks and swallows": _ask_and_swallow,
     "leaves": lambda: sys.exit(3),
     "hangs": lambda: time.sleep(60),

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ def ran(tmp_path: Path) -> Any:
     """Return what runs a job by one of the project's bodies."""
 
     def run(body: str, *settings: str) -> dict[str, Any]:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'django_app'}"}
-        command = [sys.executable, "-m", "tests.dry_run.django_project", str(tmp_path), body, *settings]
+        command = [sys.executable, "-m", "tests.dry_run.django_project", str(folder), body, *settings]
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         assert found["unchanged"]
-        assert not (tmp_path / "media").exists()
+        assert not (folder / "media").exists()
         return found
 
     return run
@@ -62,3 +64,28 @@ def test_what_a_project_does_on_the_way_is_held_too(ran: Any, counting_server: C
     assert counting_server.requests() == 0
     # Receivers of new connections are not called; routers are, and are refused.
     assert found["ends"] == ("blocked" if "ROUTER" in way else "succeeds")
+
+
+def test_from_a_step_on_the_state_is_compared_with_the_last_snapshot_before_it(ran: Any) -> None:
+    at = ran("go_on", 'VARY={"at": "pay"}')["at"]
+    assert (at["reached"], at["compared"], at["differs"]) == (True, "half", [])
+    assert [(row["field"], row["before"], row["after"]) for row in at["since"]] == [("name", "Ann", "Anna")]
+    at = ran("go_on_otherwise", 'VARY={"at": "pay"}')["at"]
+    assert [(row["field"], row["before"], row["after"]) for row in at["differs"]] == [("points", 3, 5)]
+
+
+def test_from_a_snapshot_on_the_state_is_compared_with_that(ran: Any) -> None:
+    found = ran("go_on_otherwise", 'VARY={"at": "half"}')
+    assert (found["at"]["compared"], len(found["at"]["differs"])) == ("half", 1)
+    assert [(one["when"], len(one["differs"])) for one in found["moments"]] == [("half", 1)]
+
+
+def test_a_live_step_can_not_reach_the_real_database(ran: Any) -> None:
+    found = ran("pay_really", 'VARY={"at": "pay"}')
+    assert (found["ends"], found["blocked"]) == ("blocked", ["sqlite3.connect"])
+
+
+@pytest.mark.parametrize(("snapshot", "points"), [("before", 0), ("half", 3), ("after", 4)])
+def test_a_run_begins_with_the_snapshot_that_is_named(ran: Any, snapshot: str, points: int) -> None:
+    found = ran("begun_with", f'VARY={{"begin_with": "{snapshot}"}}')
+    assert (found["result"], found["began_as_then"]) == ([points], True)

@@ -6,6 +6,7 @@ import pytest
 
 from celery_replay.clock import SECOND
 from celery_replay.dry_run.comparison import Ends
+from celery_replay.dry_run.engine import NotRunnable
 from celery_replay.dry_run.recording import Recording
 from celery_replay.dry_run.variation import Variation
 from celery_replay.replay.fitting import PayloadUnfit
@@ -121,3 +122,48 @@ def test_what_was_read_outside_is_as_it_was_then(today: Try, monkeypatch: pytest
 def test_another_read_than_was_recorded_gets_nothing_else(today: Try) -> None:
     ran = today("asks for another")
     assert (ran.comparison.ends, ran.found["missing"] if ran.found else None) == (Ends.DIVERGES, ["exchange_rate"])
+
+
+def test_a_live_step_does_what_today_s_code_does_in_the_sandbox_alone(today: Try) -> None:
+    ran = today("does more", Variation(live=("print_invoice",)))
+    assert (ran.comparison.ends, ran.found and ran.found["result"]) == (Ends.WELL, [{"label": "L-7"}, "printed"])
+
+
+def test_a_live_step_that_reaches_out_is_refused_and_told_by_its_name(
+    today: Try, counting_server: CountingServer
+) -> None:
+    ran = today("asks by a step", Variation(live=("charge",)), url=counting_server.url)
+    assert ran.comparison.ends is Ends.BLOCKED
+    assert {one.step for one in ran.report.blocked} == {"charge"}
+    assert counting_server.requests() == 0
+
+
+def test_from_a_step_on_all_are_live_but_those_that_are_told_what_they_give(
+    today: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.Code, "rate", 9.9)
+    ran = today("mended", Variation(at="exchange_rate", stubs={"notify": "told"}))
+    assert ran.found is not None
+    label, _, rate, *_ = ran.found["result"]
+    assert (label, rate) == ({"label": "L-7"}, 9.9)
+    assert ran.found["at"] == {
+        "name": "exchange_rate", "reached": True, "compared": None, "differs": None, "since": None
+    }  # fmt: skip
+    before = today("mended", Variation(at="notify"))
+    assert before.found is not None
+    # The step's own code says that the carrier is down, today as well.
+    assert before.found["result"][2] == 1.5
+    assert [str(pair.now) for pair in before.comparison.pairs][3] == "step notify fail (CarrierDown)"
+
+
+def test_a_place_that_the_body_does_not_come_to_is_told(today: Try) -> None:
+    ran = today("mended", Variation(at="print_invoice"))
+    assert (ran.comparison.ends, ran.found and ran.found["at"]) == (
+        Ends.WELL,
+        {"name": "print_invoice", "reached": False},
+    )
+
+
+def test_a_snapshot_that_was_not_taken_is_none_to_begin_with(today: Try) -> None:
+    with pytest.raises(NotRunnable, match="no snapshot 'after payment'"):
+        today("mended", Variation(begin_with="after payment"))

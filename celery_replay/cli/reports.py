@@ -1,0 +1,138 @@
+"""What became of a dry run, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ..dry_run.comparison import Ends, Pair
+from ..dry_run.engine import DryRun
+from ..redaction import redact_text
+from ..snapshots.changes import ROW
+from .output import cell, print_rows, printable
+
+_SOME = 20
+"""Attempts to get out that are printed; JSON has them all."""
+_PRINTED = 400
+"""Characters of what the body printed, its last; JSON has more."""
+_COLOURS = {Ends.WELL: "green", Ends.SAME: "red", Ends.OTHERWISE: "red", Ends.DIED: "red"}
+
+
+_STATES = ("state", "state_then", "state_differs", "began_as_then", "moments", "at")
+
+
+def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
+    """Return all that is known, for JSON."""
+    comparison, found = ran.comparison, ran.found or {}
+    return {
+        "mode": mode,
+        "original": ran.recording.job.submission,
+        "task": ran.recording.job.operation,
+        "sandbox": str(ran.report.layers or "not set up"),
+        "ends": str(comparison.ends),
+        "said": comparison.said,
+        "then": {"outcome": comparison.outcome_then, "failure": comparison.failure_then},
+        "now": {"outcome": comparison.outcome, "failure": comparison.failure, "result": found.get("result")},
+        "parts_at": comparison.parts_at,
+        "steps": [{"then": _said(pair.then), "now": _said(pair.now), "same": pair.same} for pair in comparison.pairs],
+        "blocked": [{"what": one.what, "detail": one.detail, "step": one.step} for one in ran.report.blocked],
+        **{name: found.get(name) for name in _STATES},
+        "published": found.get("published"),
+        "left_running": found.get("left_running"),
+        "unlike": found.get("unlike"),
+        "surroundings": found.get("surroundings"),
+        "output": {"stdout": ran.report.stdout.text, "stderr": ran.report.stderr.text},
+    }
+
+
+def show(ran: DryRun, mode: str) -> None:
+    """Print what people want to know first."""
+    comparison, found = ran.comparison, ran.found or {}
+    job = ran.recording.job
+    _line("sandbox", str(ran.report.layers or "not set up"))
+    click.echo(
+        f"{mode} of {printable(job.operation)} {printable(job.task_id)}: "
+        + click.style(_shown(comparison.said), fg=_COLOURS.get(comparison.ends, "yellow"), bold=True)
+    )
+    _line("then", _ending(comparison.outcome_then, comparison.failure_then))
+    _line("now", _ending(comparison.outcome, comparison.failure))
+    for pair in comparison.pairs if ran.found else ():
+        _show_pair(pair)
+    _show_place(found.get("at"))
+    _show_state(found)
+    _show_outside(ran, found)
+    if found.get("unlike"):
+        _line("unlike then", ", ".join(found["unlike"]))
+    if ran.report.error is not None:
+        click.echo(_shown(ran.report.error.traceback))
+
+
+def _show_outside(ran: DryRun, found: Mapping[str, Any]) -> None:
+    """Show what would have left the process, and what it printed."""
+    for one, count in Counter(map(str, ran.report.blocked)).most_common(_SOME):
+        _line("refused", f"{one}{f', {count} times' if count > 1 else ''}")
+    if found.get("published"):
+        _line("would publish", ", ".join(found["published"]))
+    if found.get("left_running"):
+        _line("left running", f"{', '.join(found['left_running'])}: nobody knows what it would have done")
+    for name, told in (found.get("surroundings") or {}).items():
+        if told:
+            _line(name.replace("_", " "), told if isinstance(told, str) else json.dumps(told))
+    for name, stream in (("stdout", ran.report.stdout), ("stderr", ran.report.stderr)):
+        if stream.text:
+            _line(name, stream.text[-_PRINTED:].strip())
+
+
+def _show_pair(pair: Pair) -> None:
+    if pair.same:
+        _line("  as then", str(pair.now))
+    else:
+        _line("  differs", f"then {_said(pair.then) or 'nothing'}, now {_said(pair.now) or 'nothing'}")
+
+
+def _show_place(at: Mapping[str, Any] | None) -> None:
+    """Show the state at the place from which on its steps were live."""
+    if at is None:
+        return
+    if not at["reached"]:
+        _line("live", f"it never came to {at['name']}")
+        return
+    differs = at["differs"]
+    if differs is None:
+        said = "no state was recorded up to there"
+    else:
+        said = (
+            f"state {'differs from' if differs else 'as recorded at'} {at['compared']!r}, the last recorded up to there"
+        )
+    _line("live", f"from {at['name']} on; {said}")
+    if differs:
+        print_rows(differs, ROW, as_json=False)
+
+
+def _show_state(found: Mapping[str, Any]) -> None:
+    if found.get("began_as_then") is False:
+        _line("state", "it began with another one than was recorded: does state= declare all rows that the task reads?")
+    if found.get("state"):
+        click.echo("it would change")
+        print_rows(found["state"], ROW, as_json=False)
+
+
+def _ending(outcome: str | None, failure: Mapping[str, Any] | None) -> str:
+    said = f": {failure['type']}: {failure['message']}" if failure else ""
+    return f"{outcome or 'no end'}{said}"
+
+
+def _said(moment: object) -> str | None:
+    return None if moment is None else str(moment)
+
+
+def _line(name: str, said: str) -> None:
+    click.echo(f"{name:14}{cell(redact_text(said))}")
+
+
+def _shown(text: str) -> str:
+    return "\n".join(map(printable, redact_text(text).splitlines()))

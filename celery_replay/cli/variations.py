@@ -1,0 +1,64 @@
+"""Options of `replay run --mode fork`: what is to be otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import click
+
+from ..dry_run.variation import Variation, VariationUnfit
+from ..snapshots.capture import BEFORE
+from . import options
+
+_OPTIONS = (
+    click.option("--set", "arguments", multiple=True, metavar="ARG=JSON", help="Fork with another argument."),
+    click.option(
+        "--stub", "stubs", multiple=True, metavar="STEP=JSON", help="Fork: what a step gives, whatever is recorded."
+    ),
+    click.option("--live", multiple=True, metavar="STEP", help="Fork: run this step's own code, in the sandbox."),
+    click.option(
+        "--at",
+        metavar="STEP",
+        help="Fork: from this step on, or from this snapshot on, steps run their own code, in the sandbox.",
+    ),
+    click.option(
+        "--from",
+        "begin_with",
+        default=BEFORE,
+        metavar="SNAPSHOT",
+        help="Fork: begin with this recorded snapshot, such as after; by default before.",
+    ),
+)
+
+
+def varied(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the command gets one `variation`."""
+
+    @wraps(command)
+    def with_variation(*args: Any, **kwargs: Any) -> Any:
+        given = {name: kwargs.pop(name) for name in _NAMES}
+        try:
+            variation = Variation(
+                **{
+                    **given,
+                    "arguments": _pairs(given["arguments"], "--set"),
+                    "stubs": _pairs(given["stubs"], "--stub"),
+                }
+            )
+        except VariationUnfit as error:
+            raise click.UsageError(error.message) from error
+        return command(*args, variation=variation, **kwargs)
+
+    decorated: Callable[..., Any] = with_variation
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_NAMES = ("arguments", "stubs", "live", "at", "begin_with")
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
+    return dict(options.pair(text, option) for text in texts)
