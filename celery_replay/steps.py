@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from typing import Any, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from celery.exceptions import SoftTimeLimitExceeded
 
@@ -27,7 +27,16 @@ from .exceptions import (
 from .failures import leaves_outcome_unknown
 from .policy import parameters_of
 from .records import ERASED, StepRecord, evolve
-from .serialization import bytes_digest, canonical_json, digest, has_address, pack, result_json, result_value
+from .serialization import (
+    bytes_digest,
+    canonical_json,
+    digest,
+    fingerprint,
+    has_address,
+    pack,
+    result_json,
+    result_value,
+)
 from .snapshots.capture import REACHED
 from .states import Capture, OnIncomplete, StepState
 from .targets import without_writes
@@ -65,6 +74,8 @@ def step(
 ) -> Any:
     """Make a function a step of the tasks that call it. Outside of an attempt it is called as it is.
 
+    It may be `async def`, unless it has a side effect.
+
     Args:
         name: how the trace calls it; by default the function's name.
         side_effect: it does something outside that must not happen twice. It is written ahead in the store (one round
@@ -87,12 +98,19 @@ def step(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         _check(function.__name__, side_effect, recorded, key=key, verify=verify, encode=encode, decode=decode)
-        if hooks.runs_later(function):
+        later = inspect.iscoroutinefunction(function)
+        if hooks.runs_later(function) and (side_effect or not later):
             raise ConfigurationError(
                 f"step {function.__name__}: async functions and generators return before they have run; "
                 "make the step a plain function that runs them to their end"
             )
         made = _Step(function, name or function.__name__, side_effect, recorded, key, verify, encode, decode)
+
+        @functools.wraps(function)
+        async def call_later(*args: P.args, **kwargs: P.kwargs) -> Any:
+            attempt = current_attempt()
+            waiting: Any = function(*args, **kwargs) if attempt is None else made.run_later(attempt, args, kwargs)
+            return await waiting
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -104,7 +122,7 @@ def step(
             result: R = made.run(attempt, args, kwargs)
             return result
 
-        return call
+        return cast("Callable[P, R]", call_later) if later else call
 
     return decorate if function is None else decorate(function)
 
@@ -122,6 +140,14 @@ def _check(name: str, side_effect: bool, recorded: bool, **options: Any) -> None
         )
     for option in given:
         hooks.refuse_async(f"step {name}", option, options[option])
+
+
+class _Call:
+    """A call that is under way."""
+
+    __slots__ = ("output",)
+
+    output: Any
 
 
 class _Step:
@@ -148,13 +174,32 @@ class _Step:
         self.parameters = parameters_of(self.signature)
 
     def run(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        record = self._asked(attempt, args, kwargs)
+        if record is None:
+            return self._observed(attempt, self.function, args, kwargs)
+        if self.recorded:
+            return self._observed(attempt, self._played(attempt, record), args, kwargs, record.key)
+        with attempt.steps.doing(record.key):
+            return self._once(attempt, record, args, kwargs)
+
+    async def run_later(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Do the same in a coroutine; it has no side effect."""
+        record = self._asked(attempt, args, kwargs)
+        function = self.function if record is None else self._played(attempt, record)
+        with self._telling(attempt, args, kwargs, None if record is None else record.key) as call:
+            output = function(*args, **kwargs)
+            call.output = await output if function is self.function else output
+        return call.output
+
+    def _asked(self, attempt: Attempt, args: Any, kwargs: Mapping[str, Any]) -> StepRecord | None:
+        """Say which call it is; None where it is only observed."""
         attempt.check()
         understudy = attempt.runtime.understudy
         if understudy is not None and understudy.comes_to(self.name):
             attempt.snapshot(REACHED)
         if attempt.job is None or not (self.side_effect or self.recorded):
-            return self._observed(attempt, self.function, args, kwargs)
-        record = StepRecord(
+            return None
+        return StepRecord(
             scope=attempt.identity,
             key=self._key(attempt, args, kwargs),
             name=self.name,
@@ -162,10 +207,6 @@ class _Step:
             nonce=attempt.nonce,
             claimed_at=wall(),
         )
-        if self.recorded:
-            return self._observed(attempt, self._played(attempt, record), args, kwargs, record.key)
-        with attempt.steps.doing(record.key):
-            return self._once(attempt, record, args, kwargs)
 
     def _once(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
         own = attempt.steps.known(record.key)
@@ -203,7 +244,7 @@ class _Step:
         with attempt.guarded():
             found = self.verify(*args, **kwargs)
         if found is not None:
-            attempt.recorder.record("step_verified", step=self.name, side_effect=True)
+            attempt.recorder.record("step_verified", step=self.name, side_effect=True, plain=_which(record))
             self._settle(attempt, record, found)
         return found
 
@@ -232,18 +273,21 @@ class _Step:
             except Exception as error:  # a user's function, or a type that is not registered here
                 lost = error
             else:
-                attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
+                self._skipped(attempt, step)
                 return output
         found = self._verified(attempt, step, args, kwargs)
         if found is not None:
             return found
         if attempt.policy.on_incomplete is OnIncomplete.RESUME:
             return self._effect(attempt, step, args, kwargs)
-        attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True)
+        self._skipped(attempt, step)
         raise ResultUnavailable(
             f"step {self.name} was done already, but what it gave is lost"
             f"{f' ({lost!r})' if lost else ', as it was no JSON'}; give it encode= and decode=, or verify="
         ) from lost
+
+    def _skipped(self, attempt: Attempt, step: StepRecord) -> None:
+        attempt.recorder.record("step_skipped", step=self.name, status="skipped", side_effect=True, plain=_which(step))
 
     def _effect(self, attempt: Attempt, record: StepRecord, args: Any, kwargs: Any) -> Any:
         try:
@@ -301,24 +345,45 @@ class _Step:
         Args:
             key: names the call, where it is one that a dry run does not make.
         """
+        with self._telling(attempt, args, kwargs, key) as call:
+            call.output = function(*args, **kwargs)
+        return call.output
+
+    @contextmanager
+    def _telling(self, attempt: Attempt, args: Any, kwargs: Any, key: str | None) -> Iterator[_Call]:
         recorder, understudy = attempt.recorder, attempt.runtime.understudy
         given = recorder.given(lambda: named(self.parameters, args, kwargs))
+        about = {} if key is None else self._about(attempt, key, args, kwargs)
+        call = _Call()
         try:
             with nullcontext() if understudy is None else understudy.doing(self.name):
-                output = function(*args, **kwargs)
+                yield call
         except BaseException as error:
             recorder.record(
                 "step_failed",
                 step=self.name,
                 status="fail",
                 side_effect=self.side_effect,
-                attributes={**given, **recorder.said(error), **_remade_by(error, key)},
+                attributes={**given, **about, **recorder.said(error), **_class_of(error)},
             )
             raise
-        kept = self._kept(attempt, output, key)
-        found = given if kept else {**given, **recorder.returned(output)}
+        kept = self._kept(attempt, call.output, key)
+        found = given if kept else {**given, **recorder.returned(call.output)}
+        if recorder.capture is not Capture.NONE:
+            found |= about
         recorder.record("step_done", step=self.name, side_effect=self.side_effect, attributes=found, **kept)
-        return output
+
+    def _about(self, attempt: Attempt, key: str, args: Any, kwargs: Any) -> dict[str, str]:
+        """Say which call it is; and what with, where a key of its own does not tell all of that."""
+        told = {"call_digest": digest(key)}
+        if self.key is not None and attempt.recorder.capture is not Capture.NONE:
+            try:
+                told["input_digest"] = fingerprint(named(self.parameters, args, kwargs))
+            except SoftTimeLimitExceeded:
+                raise
+            except Exception:  # whatever a user's object does: this is only for comparing
+                return told
+        return told
 
     def _kept(self, attempt: Attempt, output: Any, key: str | None) -> dict[str, Any]:
         """Put the output of a recorded step aside, under the digest of what was called."""
@@ -365,10 +430,13 @@ class _Step:
         return text
 
 
-def _remade_by(error: BaseException, key: str | None) -> dict[str, str]:
-    """Say of which call an error was, and where its class is from: a dry run makes it again, for that call."""
-    told = {} if type(error).__module__ == "builtins" else {"type": name_of(error)}
-    return told if key is None else {**told, "call_digest": digest(key)}
+def _which(step: StepRecord) -> dict[str, str]:
+    return {"call_digest": digest(step.key)}
+
+
+def _class_of(error: BaseException) -> dict[str, str]:
+    """Say where an error's class is from: a dry run makes it again."""
+    return {} if type(error).__module__ == "builtins" else {"type": name_of(error)}
 
 
 def _claim(attempt: Attempt, record: StepRecord) -> tuple[bool, StepRecord | None]:

@@ -27,8 +27,11 @@ BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
 _UNTOLD = frozenset(
-    {"celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries", "argument_types", "call_digest"}
-)
+    {
+        "celery", "kombu", "python", "acks_late", "reject_on_worker_lost", "max_retries", "argument_types",
+        "call_digest", "input_digest",
+    }
+)  # fmt: skip
 """Attributes that every attempt has: kept with the events, and no part of the story."""
 
 _WELL = (Outcome.OPEN, Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.STALE_IGNORED, Outcome.IGNORED)

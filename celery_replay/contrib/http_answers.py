@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ _ENCODED = frozenset({"content-encoding", "content-length", "transfer-encoding"}
 
 Data = dict[str, Any]
 Ask = Callable[[], Data]
+AskLater = Callable[[], Awaitable[Data]]
 
 
 def answered(method: str, url: str, ask: Ask) -> Data:
@@ -27,13 +28,32 @@ def answered(method: str, url: str, ask: Ask) -> Data:
     return answer
 
 
+async def answered_later(method: str, url: str, ask: AskLater) -> Data:
+    """Do the same in a coroutine."""
+    answer: Data = await _step_later(method, urlsplit(url).hostname or "")(url, ask)
+    return answer
+
+
 @lru_cache(maxsize=1_000)
 def _step(method: str, host: str) -> Callable[[str, Ask], Data]:
-    @step(recorded=True, name=f"{method} {host}", key="{url}", encode=_kept, decode=lambda data: data)
+    @step(recorded=True, name=f"{method} {host}", key="{url}", encode=_kept, decode=_as_it_is)
     def exchange(url: str, ask: Ask) -> Data:
         return ask()
 
     return exchange
+
+
+@lru_cache(maxsize=1_000)
+def _step_later(method: str, host: str) -> Callable[[str, AskLater], Awaitable[Data]]:
+    @step(recorded=True, name=f"{method} {host}", key="{url}", encode=_kept, decode=_as_it_is)
+    async def exchange(url: str, ask: AskLater) -> Data:
+        return await ask()
+
+    return exchange
+
+
+def _as_it_is(data: Data) -> Data:
+    return data
 
 
 def data_of(status: int, headers: Iterable[tuple[str, str]], body: bytes, **more: Any) -> Data:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,11 +13,12 @@ import requests
 from celery import Celery
 
 from celery_replay import ReplayTask
-from celery_replay.contrib.httpx import ReplayTransport
+from celery_replay.contrib.httpx import AsyncReplayTransport, ReplayTransport
 from celery_replay.contrib.requests import ReplayAdapter
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.engine import DryRun, Engine
 from celery_replay.dry_run.recording import recording_of
+from celery_replay.dry_run.variation import Variation
 from celery_replay.runtime import reset, use_store
 from celery_replay.stores.memory import MemoryStore
 from tests.support.counting_server import CountingServer
@@ -36,7 +39,16 @@ def by_httpx(method: str, url: str) -> Answer:
     return answer.status_code, answer.json(), answer.headers["Content-Type"], answer.text
 
 
-@pytest.fixture(params=[by_requests, by_httpx])
+def by_httpx_in_a_coroutine(method: str, url: str) -> Answer:
+    async def ask() -> Answer:
+        async with httpx.AsyncClient(transport=AsyncReplayTransport()) as client:
+            answer = await client.request(method, url)
+        return answer.status_code, answer.json(), answer.headers["Content-Type"], answer.text
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(params=[by_requests, by_httpx, by_httpx_in_a_coroutine])
 def ask(request: pytest.FixtureRequest) -> Callable[[str, str], Answer]:
     return request.param  # type: ignore[no-any-return]
 
@@ -100,3 +112,60 @@ def test_outside_of_a_task_it_is_a_client_as_any(
     ask: Callable[[str, str], Answer], counting_server: CountingServer
 ) -> None:
     assert ask("GET", f"{counting_server.url}/orders?reference=7")[:2] == (404, {"reference": "7", "count": 0})
+
+
+async def together(*urls: str) -> list[int]:
+    async with httpx.AsyncClient(transport=AsyncReplayTransport()) as client:
+        return [answer.json()["count"] for answer in await asyncio.gather(*map(client.get, urls))]
+
+
+def in_a_loop(*urls: str) -> list[int]:
+    return asyncio.run(together(*urls))
+
+
+def in_a_thread_s_loop(*urls: str) -> list[int]:
+    """Hand coroutines to a loop that runs in another thread since before the body began."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        return asyncio.run_coroutine_threadsafe(together(*urls), loop).result(20)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)
+        loop.close()
+
+
+@pytest.mark.parametrize("way", [in_a_loop, in_a_thread_s_loop], ids=lambda way: way.__name__)
+def test_answers_that_are_waited_for_together_are_each_its_own(
+    counting_server: CountingServer, way: Callable[..., list[int]]
+) -> None:
+    counting_server.take_effect("/orders", "7")
+    app = Celery("async-shop", task_cls=ReplayTask, broker="memory://", backend="cache+memory://", set_as_current=False)
+    app.conf.update(replay_store="memory://", replay_eager="record")
+    store, fails = MemoryStore(), [True]
+    use_store(app, store)
+    urls = [f"{counting_server.url}/orders?reference={reference}" for reference in (7, 8, 7)]
+
+    @app.task(name="asks", shared=False)
+    def asks() -> list[int]:
+        found = way(*urls)
+        if fails[0]:
+            raise ValueError("after asking")
+        return found
+
+    assert asks.apply().failed()
+    (job,) = store.find_jobs(limit=10)
+    letter = store.letter(job.submission)
+    assert letter is not None
+    fails[0] = False
+    asked = counting_server.requests("GET")
+    with Engine(app) as engine:
+        ran = engine.run(recording_of(store, job, letter.message))
+        live = engine.run(recording_of(store, job, letter.message), Variation(live=("GET 127.0.0.1",)))
+    reset(app)
+    assert (ran.comparison.ends, ran.found and ran.found["result"]) == (Ends.WELL, [1, 0, 1]), ran.comparison.said
+    # What runs its own code is refused there, and told with its step.
+    assert live.comparison.ends is Ends.BLOCKED
+    assert "GET 127.0.0.1" in {one.step for one in live.report.blocked}
+    assert counting_server.requests("GET") == asked == 3

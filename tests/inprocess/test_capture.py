@@ -61,7 +61,7 @@ def test_by_default_the_trace_has_names_and_types_of_arguments_and_what_was_reco
         "password": REDACTED,
     }
     assert attributes(lab, task_id, "loaded")["note"] == MARKER
-    assert attributes(lab, task_id, "step_done") == {}
+    assert attributes(lab, task_id, "step_done").keys() == {"call_digest"}
     assert attributes(lab, task_id, "succeeded") == {}
 
 
@@ -119,7 +119,9 @@ def test_at_full_arguments_results_and_those_of_steps_are_in_the_trace_redacted(
 
     assert attributes(lab, task_id, "started")["arguments"] == {"order_id": 7, "note": MARKER, "password": REDACTED}
     assert attributes(lab, task_id, "started")["celery"]
-    assert attributes(lab, task_id, "step_done") == {
+    done = attributes(lab, task_id, "step_done")
+    del done["call_digest"]
+    assert done == {
         "arguments": {"amount": 5, "card_token": REDACTED},
         "result": {"receipt": "receipt for 5"},
     }
