@@ -46,6 +46,7 @@ RESERVED = frozenset({"postconditions", "invalidates", "compensate", "dependency
 """Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
+_NOTHING: Mapping[str, Any] = {}
 _CONTAINERS = (Mapping, list, tuple, set, frozenset)
 
 
@@ -172,6 +173,13 @@ def check_options(cls: Any) -> None:
         hooks.check(name, f"state[{state!r}]", hook, signature)
 
 
+def as_declared(task: Any, changed: Mapping[str, Any]) -> Any:
+    """Return a class as if the task's had been written with these options; it is bound to no app."""
+    kind = type(task)
+    own = {name: found for name, found in vars(kind).items() if name in OPTIONS or name == "_decorated"}
+    return type(kind.__name__, (kind,), {**own, **changed, "__module__": kind.__module__})
+
+
 _UNMISTAKABLE = (
     "idempotency_key", "on_incomplete", "on_failed_key", "on_store_error", "on_contention", "atomic", "fenced",
     "lease_ttl", "stepwise",
@@ -218,13 +226,16 @@ def check_lease(task: Any, settings: Settings) -> None:
         )
 
 
-def compile_policy(task: Any, settings: Settings) -> TaskPolicy:
+def compile_policy(task: Any, settings: Settings, changed: Mapping[str, Any] = _NOTHING) -> TaskPolicy:
     """Compile a bound task's options.
+
+    Args:
+        changed: options that are otherwise than the task declares them.
 
     Raises:
         ConfigurationError: an option is wrong; the message names the task, the option and what it may be.
     """
-    options = _options(task)
+    options = {**_options(task), **changed}
     _check(task.name, options)
     signature = _signature(task.run)
     key = _key_function(task.name, options["idempotency_key"], signature)

@@ -113,6 +113,10 @@ class Runtime:
             found = self._policies[task.name] = compile_policy(task, self.settings)
         return found
 
+    def use_policy(self, policy: TaskPolicy) -> None:
+        """Take other options of a task than it declares, for as long as this process lives."""
+        self._policies[policy.operation] = policy
+
     def forget(self) -> None:
         """Let go of what must not be shared with a parent process. Stores see to their connections themselves."""
         self.pid = os.getpid()

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from ..dry_run.comparison import Ends, Pair
+from ..dry_run.comparison import Comparison, Ends
 from ..dry_run.engine import DryRun
+from ..dry_run.moments import Both, Pair
 from ..redaction import redact_text
 from ..snapshots.changes import ROW
 from .output import cell, print_rows, printable
@@ -19,6 +20,8 @@ _SOME = 20
 """Attempts to get out that are printed; JSON has them all."""
 _PRINTED = 400
 """Characters of what the body printed, its last; JSON has more."""
+_SOME_OUTPUT = 100
+"""Characters of what a step gave that are printed."""
 _COLOURS = {Ends.WELL: "green", Ends.SAME: "red", Ends.OTHERWISE: "red", Ends.DIED: "red"}
 
 
@@ -38,7 +41,8 @@ def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
         "then": {"outcome": comparison.outcome_then, "failure": comparison.failure_then},
         "now": {"outcome": comparison.outcome, "failure": comparison.failure, "result": found.get("result")},
         "parts_at": comparison.parts_at,
-        "steps": [{"then": _said(pair.then), "now": _said(pair.now), "same": pair.same} for pair in comparison.pairs],
+        "steps": [_paired(pair) for pair in comparison.pairs],
+        **{name: _both(getattr(comparison, name)) for name in ("key", "leases", "effects")},
         "blocked": [{"what": one.what, "detail": one.detail, "step": one.step} for one in ran.report.blocked],
         **{name: found.get(name) for name in _STATES},
         "published": found.get("published"),
@@ -47,6 +51,17 @@ def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
         "surroundings": found.get("surroundings"),
         "output": {"stdout": ran.report.stdout.text, "stderr": ran.report.stderr.text},
     }
+
+
+def _paired(pair: Pair) -> dict[str, Any]:
+    """Return a pair, with what it gave where that is known."""
+    outputs = {name: one.output for name, one in (("then", pair.then), ("now", pair.now)) if one is not None}
+    told = {"then": _said(pair.then), "now": _said(pair.now), "same": pair.same, "differs": list(pair.differs)}
+    return {**told, "outputs": {name: redact_text(text) for name, text in outputs.items() if text is not None}}
+
+
+def _both(both: Both) -> dict[str, Any]:
+    return {"then": list(both.then), "now": list(both.now), "same": both.same}
 
 
 def show(ran: DryRun, mode: str) -> None:
@@ -62,6 +77,8 @@ def show(ran: DryRun, mode: str) -> None:
     _line("now", _ending(comparison.outcome, comparison.failure))
     for pair in comparison.pairs if ran.found else ():
         _show_pair(pair)
+    if ran.found:
+        _show_lists(comparison)
     _show_place(found.get("at"))
     _show_state(found)
     _show_outside(ran, found)
@@ -90,8 +107,28 @@ def _show_outside(ran: DryRun, found: Mapping[str, Any]) -> None:
 def _show_pair(pair: Pair) -> None:
     if pair.same:
         _line("  as then", str(pair.now))
+    elif pair.then is not None and pair.now is not None and "step" not in pair.differs:
+        _line("  differs", f"{pair.now}, but its {' and '.join(pair.differs)}: {_gave(pair)}")
     else:
         _line("  differs", f"then {_said(pair.then) or 'nothing'}, now {_said(pair.now) or 'nothing'}")
+
+
+def _gave(pair: Pair) -> str:
+    then, now = (one.output if one is not None else None for one in (pair.then, pair.now))
+    if then is None or now is None or "output" not in pair.differs:
+        return "another call than then"
+    return f"then {then[:_SOME_OUTPUT]}, now {now[:_SOME_OUTPUT]}"
+
+
+def _show_lists(comparison: Comparison) -> None:
+    """Show what differs beside the steps: the key, leases, effects."""
+    for name in ("key", "leases"):
+        both: Both = getattr(comparison, name)
+        if not both.same:
+            _line(name, f"then {', '.join(both.then) or 'none'}, now {', '.join(both.now) or 'none'}")
+    for when, only in zip(("then", "now"), comparison.effects.only(), strict=True):
+        if only:
+            _line(f"only {when}", ", ".join(only))
 
 
 def _show_place(at: Mapping[str, Any] | None) -> None:

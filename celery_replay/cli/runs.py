@@ -14,6 +14,7 @@ from ..dry_run.comparison import Ends
 from ..dry_run.engine import Engine
 from ..dry_run.recording import Recording, recording_of
 from ..dry_run.variation import AS_RECORDED, Variation
+from ..records import evolve
 from ..runtime import Runtime
 from ..stores.base import Store
 from . import options, reports
@@ -67,7 +68,7 @@ def run(
     The exit code is 0 where it would succeed, 4 where it would not.
     """
     here = runtime(ctx)
-    if variation != AS_RECORDED and mode != "fork":
+    if evolve(variation, ignore=()) != AS_RECORDED and mode != "fork":
         raise click.UsageError("this changes what is run: give --mode fork")
     if mode == "trace":
         drawing.show(here.store, find_job(here.store, job_id), as_json=as_json)

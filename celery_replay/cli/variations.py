@@ -17,6 +17,9 @@ _OPTIONS = (
     click.option(
         "--stub", "stubs", multiple=True, metavar="STEP=JSON", help="Fork: what a step gives, whatever is recorded."
     ),
+    click.option(
+        "--option", "options", multiple=True, metavar="NAME=JSON", help="Fork with another option of the task."
+    ),
     click.option("--live", multiple=True, metavar="STEP", help="Fork: run this step's own code, in the sandbox."),
     click.option(
         "--at",
@@ -29,6 +32,9 @@ _OPTIONS = (
         default=BEFORE,
         metavar="SNAPSHOT",
         help="Fork: begin with this recorded snapshot, such as after; by default before.",
+    ),
+    click.option(
+        "--ignore", multiple=True, metavar="NAME", help="Fields, steps or states whose differences are noise, as *_at."
     ),
 )
 
@@ -45,6 +51,7 @@ def varied(command: Callable[..., Any]) -> Callable[..., Any]:
                     **given,
                     "arguments": _pairs(given["arguments"], "--set"),
                     "stubs": _pairs(given["stubs"], "--stub"),
+                    "options": _pairs(given["options"], "--option"),
                 }
             )
         except VariationUnfit as error:
@@ -57,7 +64,7 @@ def varied(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-_NAMES = ("arguments", "stubs", "live", "at", "begin_with")
+_NAMES = ("arguments", "stubs", "live", "at", "begin_with", "options", "ignore")
 
 
 def _pairs(texts: Sequence[str], option: str) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from ..snapshots.reading import Taken
 from ..snapshots.tree import Bodies, Tree, build
 from ..snapshots.values import decoded, encoded, plain
 from ..states import Outcome, StepState
-from .comparison import STEPS, Ends
+from .comparison import Ends
+from .moments import LEASES, PUBLISHED, STEPS
 from .recording import Recording
 
 FORMAT = 1
@@ -33,7 +34,8 @@ SUFFIX = ".replay.json"
 
 Data = dict[str, Any]
 
-_SAID = ("error", "type", "message", "call_digest")
+_SAID = ("error", "type", "message", "call_digest", "input_digest", "resource", "task")
+_TOLD = (*STEPS, *LEASES, PUBLISHED)
 
 
 class BundleUnreadable(ReplayError):
@@ -59,7 +61,7 @@ def exported(recording: Recording, expects: Ends = Ends.WELL) -> str:
         "started_at": recording.started_at,
         "steps": [_step(step) for _, step in sorted(recording.steps.items())],
         "reads": {call: _shown(json.loads(output)) for call, output in sorted(recording.reads.items())},
-        "moments": [_moment(event) for event in recording.events if event.domain or event.name in STEPS],
+        "moments": [_moment(event) for event in recording.events if event.domain or event.name in _TOLD],
         "state": _state(before) if before is not None else None,
     }
     return json.dumps(data, indent=1, ensure_ascii=True) + "\n"

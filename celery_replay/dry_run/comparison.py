@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from ..records import Event, Job
+from ..records import Job
 from ..states import Outcome, Word
+from .moments import Both, Pair, effects, leases, moments, outputs_of, pair, told
 from .recording import Recording
 
 Data = dict[str, Any]
 
-STEPS = {"step_done": "ok", "step_skipped": "ok", "step_verified": "ok", "step_failed": "fail"}
-"""Events that a step leaves, and how it ended for the body: whether it was done or only remembered is the same."""
 _WELL = (Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.IGNORED)
 
 
@@ -36,31 +35,6 @@ class Ends(Word):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """A step or an event of the task's own, as far as two runs can be compared by it."""
-
-    name: str
-    status: str
-    error: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.status}{f' ({self.error})' if self.error else ''}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """What was expected, and what came; None where one run had ended."""
-
-    then: Moment | None
-    now: Moment | None
-
-    @property
-    def same(self) -> bool:
-        """Is it what was recorded?"""
-        return self.then == self.now
-
-
-@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """One dry run beside its original."""
 
@@ -68,6 +42,11 @@ class Comparison:
     said: str
     """In one sentence."""
     pairs: Sequence[Pair]
+    key: Both
+    leases: Both
+    """What became of its leases on resources, in order."""
+    effects: Both
+    """Side effects that were done, and what was published."""
     outcome_then: str
     failure_then: Data | None
     outcome: str | None
@@ -79,23 +58,35 @@ class Comparison:
         return next((place for place, pair in enumerate(self.pairs) if not pair.same), None)
 
 
-def compare(recording: Recording, found: Mapping[str, Any] | None, blocked: Sequence[str], died: str) -> Comparison:
+def compare(
+    recording: Recording,
+    found: Mapping[str, Any] | None,
+    blocked: Sequence[str],
+    died: str,
+    ignore: Sequence[str] = (),
+) -> Comparison:
     """Compare.
 
     Args:
+        ignore: names of steps and of fields whose differences are noise, also as patterns.
         found: what `rerun` returned; None where it did not come to an end.
         blocked: what the run tried and may not, with its steps.
         died: how its process ended, where that was not by itself.
     """
     job = recording.job
-    then, now = _moments(map(told, recording.events)), _moments((found or {}).get("events", ()))
+    events_then, events = [*map(told, recording.events)], (found or {}).get("events", ())
+    then = moments(events_then, outputs_of(recording))
+    now = moments(events, (found or {}).get("outputs") or {})
     failure_then, failure = _failure(job), (found or {}).get("failure")
-    pairs = [Pair(then=a, now=b) for a, b in zip_longest(then, now)]
+    pairs = [pair(a, b, ignore) for a, b in zip_longest(then, now)]
     ends, said = _end(found, failure_then, failure, blocked, died)
     return Comparison(
         ends=ends,
         said=said,
         pairs=pairs,
+        key=Both(then=(job.key,), now=((found or {}).get("key") or "",)),
+        leases=Both(then=leases(events_then), now=leases(events)),
+        effects=Both(then=effects(events_then), now=effects(events)),
         outcome_then=str(job.status),
         failure_then=failure_then,
         outcome=found["outcome"] if found else None,
@@ -148,19 +139,3 @@ def _failure(job: Job) -> Data | None:
         return None
     told = json.loads(job.failure)
     return {name: str(told.get(name, "")) for name in ("type", "message", "reason")}
-
-
-def told(event: Event) -> Data:
-    """Return what two runs can be compared by, as a process tells it to another."""
-    return {name: getattr(event, name) for name in ("name", "step", "status", "domain", "attributes")}
-
-
-def _moments(events: Iterable[Mapping[str, Any]]) -> list[Moment]:
-    found = []
-    for event in events:
-        if event["domain"]:
-            found.append(Moment(name=f"event {event['name']}", status="ok"))
-        elif event["name"] in STEPS and event["step"]:
-            error = str(event["attributes"].get("error", ""))
-            found.append(Moment(name=f"step {event['step']}", status=STEPS[event["name"]], error=error))
-    return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..exceptions import ReplayError
+from ..policy import TaskPolicy
 from ..replay.message import unpack_message
 from ..runtime import runtime_of
 from ..sandbox import child
@@ -23,7 +24,7 @@ from .comparison import Comparison, compare
 from .recording import Recording
 from .rerun import rerun
 from .variation import AS_RECORDED, Variation
-from .varying import varied
+from .varying import policy_of, varied
 
 Data = dict[str, Any]
 
@@ -119,7 +120,8 @@ class Engine:
             ConfigurationError: the kernel's layers are required, and it has not got them.
         """
         task = self._task(recording.job.operation)
-        recording = varied(recording, runtime_of(self._app).policy(task), variation)
+        policy = policy_of(task, runtime_of(self._app), variation)
+        recording = varied(recording, policy, variation)
         surroundings: Surroundings | None = getattr(task, "replay_surroundings", None)
         _check_beginning(recording, variation, surroundings)
         template = self._template(surroundings) if surroundings is not None else None
@@ -127,7 +129,7 @@ class Engine:
         hard, soft = _limits(task, recording)
         try:
             report = child.run(
-                partial(_body, self._app, recording, variation, soft, surroundings, template, folder),
+                partial(_body, self._app, recording, variation, policy, soft, surroundings, template, folder),
                 folder=folder,
                 timeout_s=min(self._timeout_s, hard or self._timeout_s),
                 require_kernel=self._require_kernel,
@@ -137,7 +139,7 @@ class Engine:
         blocked, died = [*map(str, report.blocked)], report.died or str(report.error)
         found: Data | None = report.value if report.ok else None
         try:
-            comparison = compare(recording, found, blocked, died)
+            comparison = compare(recording, found, blocked, died, variation.ignore)
         except (TypeError, ValueError, KeyError, AttributeError):
             # The body may write to the pipe, too.
             found, comparison = None, compare(recording, None, blocked, "its answer can't be read")
@@ -183,6 +185,7 @@ def _body(
     app: Any,
     recording: Recording,
     variation: Variation,
+    policy: TaskPolicy,
     soft_limit_s: float | None,
     surroundings: Surroundings | None,
     template: Any,
@@ -192,6 +195,6 @@ def _body(
     entered = (
         surroundings.enter(template, folder, recording.state(variation.begin_with)) if surroundings is not None else {}
     )
-    found = rerun(app, recording, variation, soft_limit_s)
+    found = rerun(app, recording, variation, policy, soft_limit_s)
     told = surroundings.told() if surroundings is not None else {}
     return {**found, "surroundings": {**entered, **told}}

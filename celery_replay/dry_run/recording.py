@@ -88,7 +88,7 @@ def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False
         payload=payload,
         events=events,
         steps={step.key: step for step in store.steps(job.identity)},
-        reads=_reads(store, events),
+        reads=reads_of(store, events),
         started_at=next((event.at for event in events if event.name == "started"), job.started_at),
         blobs=_blobs(store, snapshots),
         snapshots={one.when: one for one in snapshots},
@@ -102,7 +102,8 @@ def _attempt(store: Store, job: Job, told: Sequence[Event]) -> str:
     return job.nonce if job.nonce in ran or not ended else ended[-1]
 
 
-def _reads(store: Store, events: Sequence[Event]) -> Mapping[str, str]:
+def reads_of(store: Store, events: Sequence[Event]) -> Mapping[str, str]:
+    """Return what recorded steps gave, by what names the call."""
     references = [event.output_ref for event in events if event.name == "step_done" and event.output_ref]
     found = {}
     for body in store.blobs(references).values():

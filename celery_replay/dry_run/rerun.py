@@ -5,19 +5,22 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from kombu.entity import Queue
 
 from .. import headers
-from ..records import Job
+from ..policy import TaskPolicy
+from ..records import Event, Job
 from ..replay import message as messages
 from ..request import ReplayRequest
 from ..runtime import runtime_of
+from ..stores.memory import MemoryStore
 from ..trace import timeline
-from . import states, surroundings
-from .comparison import told
-from .recording import Recording
+from . import moments, states, surroundings
+from .moments import told
+from .recording import Recording, reads_of
 from .stand_ins import StandIns
 from .variation import Variation
 
@@ -35,10 +38,13 @@ class _Delivery(ReplayRequest):
         """Do nothing, and tell no steward."""
 
 
-def rerun(app: Any, recording: Recording, variation: Variation, soft_limit_s: float | None = None) -> Data:
+def rerun(
+    app: Any, recording: Recording, variation: Variation, policy: TaskPolicy, soft_limit_s: float | None = None
+) -> Data:
     """Deliver the recorded message to the task's code of today, and tell what became of it."""
     stand_ins = StandIns(recording, variation)
     store = surroundings.enter(app, stand_ins)
+    runtime_of(app).use_policy(policy)
     with surroundings.as_then(recording.started_at, recording.job.submission) as odd:
         request = _received(app, recording)
         surroundings.published.clear()
@@ -55,6 +61,7 @@ def rerun(app: Any, recording: Recording, variation: Variation, soft_limit_s: fl
         "failure": json.loads(job.failure) if job is not None and job.failure else None,
         "result": _result(job),
         "events": [told(event) for event in events],
+        "outputs": _outputs(store, job, events),
         "missing": stand_ins.missing,
         "published": [*surroundings.published],
         "left_running": left,
@@ -94,6 +101,11 @@ def _body(recording: Recording, kept: Data) -> Any:
         return base64.b64decode(kept["body"])
     empty = {"callbacks": None, "errbacks": None, "chain": None}
     return json.dumps([payload.args, payload.kwargs, {**empty, **payload.canvas, "chord": None}]).encode()
+
+
+def _outputs(store: MemoryStore, job: Job | None, events: Sequence[Event]) -> dict[str, str]:
+    reads = {call: moments.brief(text) for call, text in reads_of(store, events).items()}
+    return {**reads, **moments.outputs(store.steps(job.identity))} if job is not None else reads
 
 
 def _result(job: Job | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 from ..exceptions import SnapshotUnreadable
 from ..records import Event
@@ -13,11 +13,12 @@ from ..snapshots.capture import AFTER, BEFORE, REACHED
 from ..snapshots.changes import as_rows
 from ..snapshots.reading import Taken, taken
 from ..snapshots.tree import Fetch, Tree
+from .moments import ignored
 from .recording import Recording
 from .variation import Variation
 
 Data = dict[str, Any]
-Rows = "list[Data] | None"
+Rows = Optional[list[Data]]  # noqa: UP045 - an alias is evaluated
 
 
 def told(
@@ -34,7 +35,7 @@ def told(
     now = {one.when: Tree(one.reference, fetch) for one in own}
     begun, ended = now.get(BEFORE), now.get(AFTER)
     began, was = recording.state(variation.begin_with), recording.after
-    moments = list(_moments(recording, own, fetch))
+    moments = [*_moments(recording, own, fetch, variation.ignore)]
     at = None
     if variation.at is not None:
         at = {"name": variation.at, "reached": reached}
@@ -42,7 +43,7 @@ def told(
     return {
         "state": _changed(begun, ended),
         "state_then": _changed(recording.before, was),
-        "state_differs": _changed(was, ended),
+        "state_differs": without_noise(_changed(was, ended), variation.ignore),
         "began_as_then": began is None or begun is None or begun.reference == began.reference,
         "moments": [
             {"when": one.when, "differs": one.differs} for one in moments if one.when not in (BEFORE, AFTER, REACHED)
@@ -60,12 +61,22 @@ class _Moment:
     then: Tree | None
     """The one that was taken at this place of the body then; None where there is none."""
 
+    ignore: Sequence[str]
+
     @property
     def differs(self) -> Rows:
-        return _changed(self.then, self.tree)
+        return without_noise(_changed(self.then, self.tree), self.ignore)
 
 
-def _moments(recording: Recording, own: Sequence[Taken], fetch: Fetch) -> Iterator[_Moment]:
+def without_noise(rows: Rows, ignore: Sequence[str]) -> Rows:
+    """Leave out rows whose field or state, or both as in `order.updated_at`, are noise."""
+    if rows is None or not ignore:
+        return rows
+    named = ((row, (row["field"], row["state"], f"{row['state']}.{row['field']}")) for row in rows)
+    return [row for row, names in named if not any(ignored(name, ignore) for name in names)]
+
+
+def _moments(recording: Recording, own: Sequence[Taken], fetch: Fetch, ignore: Sequence[str]) -> Iterator[_Moment]:
     """Put each snapshot beside its like: the body took both, at the same place, the second of a name as the second."""
     then = taken(recording.events) or list(recording.snapshots.values())
     seen: Counter[str] = Counter()
@@ -73,7 +84,7 @@ def _moments(recording: Recording, own: Sequence[Taken], fetch: Fetch) -> Iterat
         alike = [other for other in then if other.when == one.when][seen[one.when] :]
         seen[one.when] += 1
         tree = recording.tree(alike[0]) if alike else None
-        yield _Moment(when=one.when, tree=Tree(one.reference, fetch), then=tree)
+        yield _Moment(when=one.when, tree=Tree(one.reference, fetch), then=tree, ignore=ignore)
 
 
 def _at(name: str, moments: Sequence[_Moment], reached: Tree | None) -> Data:

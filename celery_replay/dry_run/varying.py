@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from ..policy import TaskPolicy
+from typing import Any
+
+from .. import targets
+from ..exceptions import ConfigurationError
+from ..policy import TaskPolicy, as_declared, check_lease, check_options, compile_policy
 from ..records import evolve
 from ..replay import fitting
 from ..replay import message as messages
+from ..runtime import Runtime
 from .recording import Recording
-from .variation import Variation
+from .variation import Variation, VariationUnfit
+
+
+def policy_of(task: Any, runtime: Runtime, variation: Variation) -> TaskPolicy:
+    """Compile a task's options as they would be if it were declared so, with the checks of its binding.
+
+    Raises:
+        VariationUnfit: it could not be declared so.
+    """
+    if not variation.options:
+        return runtime.policy(task)
+    try:
+        declared = as_declared(task, variation.options)
+        check_options(declared)
+        targets.check(declared)
+        check_lease(declared, runtime.settings)
+        return compile_policy(task, runtime.settings, variation.options)
+    except ConfigurationError as error:
+        raise VariationUnfit(error.message) from error
 
 
 def varied(recording: Recording, policy: TaskPolicy, variation: Variation) -> Recording:

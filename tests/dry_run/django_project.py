@@ -101,6 +101,7 @@ def ask_of_orders() -> int:
 bodies: dict[str, Callable[[], Any]] = {
     "write": write,
     "nothing": lambda: None,
+    "fail": fail,
     "go_on": go_on,
     "go_on_otherwise": lambda: go_on(5),
     "pay_really": pay_really,

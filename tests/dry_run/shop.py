@@ -28,7 +28,7 @@ class Code:
 
 
 @step(side_effect=True, key="label:{order_id}")
-def buy_label(order_id: int) -> dict[str, Any]:
+def buy_label(order_id: int, express: bool = False) -> dict[str, Any]:
     """Count as a purchase, each time."""
     purchases.append(order_id)
     return {"label": f"L-{order_id}"}
@@ -78,7 +78,7 @@ def tell(order_id: int) -> None:
 def ship(self: Any, order_id: int, who: str = "ann") -> Any:
     """Ship an order, as today's code does."""
     record("begun", order=order_id)
-    label = buy_label(order_id)
+    label = buy_label(order_id, express=True) if Code.version == "in a hurry" else buy_label(order_id)
     rate = exchange_rate("EUR")
     try:
         notify(order_id)

@@ -89,3 +89,11 @@ def test_a_live_step_can_not_reach_the_real_database(ran: Any) -> None:
 def test_a_run_begins_with_the_snapshot_that_is_named(ran: Any, snapshot: str, points: int) -> None:
     found = ran("begun_with", f'VARY={{"begin_with": "{snapshot}"}}')
     assert (found["result"], found["began_as_then"]) == ([points], True)
+
+
+def test_in_a_transaction_of_its_own_a_failure_leaves_nothing(ran: Any) -> None:
+    plain = ran("fail")
+    atomic = ran("fail", 'VARY={"options": {"atomic": "default"}}')
+    assert [(row["before"], row["after"]) for row in plain["state"]] == [(0, 4)]
+    assert (atomic["ends"], atomic["state"]) == ("fails_the_same_way", [])
+    assert ran("go_on", 'VARY={"options": {"atomic": "default"}}')["ends"] == "succeeds"

@@ -8,7 +8,7 @@ from celery_replay.clock import SECOND
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.engine import NotRunnable
 from celery_replay.dry_run.recording import Recording
-from celery_replay.dry_run.variation import Variation
+from celery_replay.dry_run.variation import Variation, VariationUnfit
 from celery_replay.replay.fitting import PayloadUnfit
 from tests.dry_run import shop
 from tests.dry_run.conftest import Try
@@ -167,3 +167,52 @@ def test_a_place_that_the_body_does_not_come_to_is_told(today: Try) -> None:
 def test_a_snapshot_that_was_not_taken_is_none_to_begin_with(today: Try) -> None:
     with pytest.raises(NotRunnable, match="no snapshot 'after payment'"):
         today("mended", Variation(begin_with="after payment"))
+
+
+def test_the_same_step_with_another_input_differs_in_that(today: Try) -> None:
+    ran = today("in a hurry")
+    assert [pair.differs for pair in ran.comparison.pairs] == [(), ("input",), (), (), ()]
+    assert ran.comparison.parts_at == 1
+    assert today("in a hurry", Variation(ignore=("buy_*",))).comparison.parts_at is None
+
+
+def test_the_same_step_with_another_output_differs_in_that_but_for_noise(today: Try) -> None:
+    stubs = {"buy_label": {"label": "L-7", "printed_at": "noon"}}
+    ran = today("mended", Variation(stubs=stubs))
+    assert ran.comparison.pairs[1].differs == ("output",)
+    assert (ran.comparison.pairs[1].then and ran.comparison.pairs[1].then.output) == '{"label": "L-7"}'
+    assert today("mended", Variation(stubs=stubs, ignore=("*_at",))).comparison.parts_at is None
+
+
+def test_what_is_only_done_or_published_now_is_told(today: Try) -> None:
+    ran = today("mended", Variation(stubs={"notify": None}))
+    assert ran.comparison.effects.only() == ([], ["step notify", "publish shop.tell"])
+
+
+def test_another_lock_strategy_is_told_by_its_leases(today: Try) -> None:
+    ran = today("as it failed", Variation(options={"resources": ["order:{order_id}"], "lease_ttl": 5}))
+    assert ran.comparison.ends is Ends.SAME
+    assert (ran.comparison.leases.then, ran.comparison.leases.now) == ([], ["acquired order:7", "released order:7"])
+
+
+def test_another_key_is_computed_and_told(today: Try) -> None:
+    ran = today("as it failed", Variation(options={"idempotency_key": "ship:{order_id}:{who}"}))
+    assert (ran.comparison.key.then, ran.comparison.key.now) == (("ship:7",), ("ship:7:bob",))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"lease_ttl": 0}, "seconds, 1 or more"),
+        ({"lease_ttl": 10**6}, "replay_lease_ttl_max"),
+        ({"resources": ["order:{colour}"]}, "colour"),
+        ({"verify": "os.system"}, "verify='os.system': must be a callable"),
+        ({"state": {"order": "os.system"}}, "state="),
+        ({"atomic": "default"}, "need a database adapter"),
+    ],
+)
+def test_options_with_which_the_task_could_not_be_declared_are_refused(
+    today: Try, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(VariationUnfit, match=said):
+        today("mended", Variation(options=options))
