@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from celery.backends.base import DisabledBackend
 
 from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
-from .clock import SECOND, Micros, moment, new_id
+from .clock import SECOND, Micros, as_datetime, moment, new_id, wall
 from .endings import by_its_own_hand, led_to, reason_of
 from .exceptions import OwnershipLost
 from .facts import Delivery
@@ -227,6 +228,13 @@ class Attempt:
         if self.policy.capture is not Capture.NONE:
             states = {name: partial(hook, *self.args, **self.kwargs) for name, hook in self.policy.state.items()}
             capture.take(safe_text(label, 100), states, getattr(self.task, "replay_state", ()), self.recorder)
+
+    def now(self) -> datetime:
+        """Return the time, aware and in UTC. A dry run gives, call by call, what this gave then."""
+        understudy = self.runtime.understudy
+        at = (understudy.now() if understudy is not None else None) or wall()
+        self.recorder.record("time_read", at=at)
+        return as_datetime(at)
 
     # The life cycle, for the wrapper
 

@@ -17,7 +17,7 @@ import celery
 import kombu
 
 from . import config, headers, redaction
-from .clock import micros
+from .clock import Micros, micros
 from .exceptions import ConfigurationError
 from .headers import Stamp
 from .heartbeat import Heartbeat
@@ -46,6 +46,9 @@ class Understudy(Protocol):
 
     def output(self, asked: StepRecord) -> str:
         """Give the recorded output of a step's side effect in place of doing it, or raise what it raised."""
+
+    def now(self) -> Micros | None:
+        """Give the next time that the body was told then; None where it was told no more."""
 
     def doing(self, step: str) -> AbstractContextManager[object]:
         """Note for the while which step is being done."""

@@ -35,6 +35,7 @@ def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
         "mode": mode,
         "original": ran.recording.job.submission,
         "task": ran.recording.job.operation,
+        "arguments": ran.recording.told or None,
         "sandbox": str(ran.report.layers or "not set up"),
         "ends": str(comparison.ends),
         "said": comparison.said,
@@ -73,6 +74,8 @@ def show(ran: DryRun, mode: str) -> None:
         f"{mode} of {printable(job.operation)} {printable(job.task_id)}: "
         + click.style(_shown(comparison.said), fg=_COLOURS.get(comparison.ends, "yellow"), bold=True)
     )
+    if ran.recording.told:
+        _line("arguments", ran.recording.told)
     _line("then", _ending(comparison.outcome_then, comparison.failure_then))
     _line("now", _ending(comparison.outcome, comparison.failure))
     for pair in comparison.pairs if ran.found else ():

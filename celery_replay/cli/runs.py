@@ -13,6 +13,7 @@ import click
 from ..dry_run.comparison import Ends
 from ..dry_run.engine import Engine
 from ..dry_run.recording import Recording, recording_of
+from ..dry_run.retelling import without_letter
 from ..dry_run.variation import AS_RECORDED, Variation
 from ..records import evolve
 from ..runtime import Runtime
@@ -89,5 +90,6 @@ def recorded(here: Runtime, name: str) -> Recording:
     job = find_job(store, name)
     letter = find_letter(store, job.submission)
     if letter is None:
-        return recording_of(store, job, job.message or b"")
+        task = here.app.tasks.get(job.operation)
+        return without_letter(store, job, here.policy(task) if task is not None else None)
     return recording_of(store, store.job(letter.submission) or job, letter.to_send, mended=letter.edited is not None)

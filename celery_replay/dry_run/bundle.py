@@ -9,17 +9,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kombu.utils.json import dumps
-
-from .. import headers
-from ..chord_bodies import as_text
 from ..exceptions import ReplayError, SnapshotUnreadable
-from ..headers import Stamp
 from ..records import Event, Job, StepRecord
 from ..redaction import REDACTED, is_secret, redact_text
 from ..replay import message as messages
-from ..serialization import JSON, pack
-from ..signatures import EMBEDDED
 from ..snapshots.capture import BEFORE
 from ..snapshots.reading import Taken
 from ..snapshots.tree import Bodies, Tree, build
@@ -35,7 +28,7 @@ SUFFIX = ".replay.json"
 Data = dict[str, Any]
 
 _SAID = ("error", "type", "message", "call_digest", "input_digest", "resource", "task")
-_TOLD = (*STEPS, *LEASES, PUBLISHED)
+_TOLD = (*STEPS, *LEASES, PUBLISHED, "time_read")
 
 
 class BundleUnreadable(ReplayError):
@@ -95,7 +88,8 @@ def _step(step: StepRecord) -> Data:
 def _moment(event: Event) -> Data:
     said = {name: redact_text(str(event.attributes[name])) for name in _SAID if name in event.attributes}
     flags = {"domain": event.domain, "side_effect": event.side_effect}
-    return {"name": event.name, "step": event.step, "status": event.status, **flags, "said": said}
+    when = {"at": event.at} if event.name == "time_read" else {}
+    return {"name": event.name, "step": event.step, "status": event.status, **flags, "said": said, **when}
 
 
 def _state(tree: Tree) -> Data:
@@ -145,12 +139,8 @@ def _recording(data: Data) -> Recording:
 
 def _message(data: Data) -> bytes:
     job, payload = data["job"], data["payload"]
-    submission = _text(job["submission"])
-    fields: Data = {"id": _text(job["task_id"]), "task": _text(data["task"]), "retries": int(job["retries"])}
-    headers.write(fields, Stamp(submission=submission, trace_id=submission, correlation_id=submission))
-    body = dumps((tuple(payload["args"]), dict(payload["kwargs"]), dict.fromkeys(EMBEDDED))).encode()
-    kept = {"v": 1, "headers": fields, "properties": {}, "content_type": JSON, "content_encoding": "utf-8"}
-    return pack({**kept, "body": as_text(body)})
+    named = {"submission": _text(job["submission"]), "task_id": _text(job["task_id"])}
+    return messages.made(_text(data["task"]), payload["args"], payload["kwargs"], retries=int(job["retries"]), **named)
 
 
 def _snapshot(states: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, bytes], Mapping[str, Taken]]:
@@ -167,7 +157,7 @@ def _events(moments: Iterable[Mapping[str, Any]]) -> Sequence[Event]:
     return [
         Event(
             name=_text(moment["name"]),
-            at=0,
+            at=int(moment.get("at", 0)),
             attempt="",
             step=None if moment["step"] is None else _text(moment["step"]),
             status=_text(moment["status"]),

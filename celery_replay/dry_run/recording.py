@@ -28,6 +28,8 @@ class Recording:
     """The message that is run: the original one, or one with other arguments."""
     mended: bool = False
     """Somebody gave it the arguments for the parameters of today's code."""
+    told: str = ""
+    """Where the arguments are from, if that is not the message."""
     payload: Payload
     events: Sequence[Event]
     """The attempt's, in their order."""
@@ -77,9 +79,7 @@ def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False
         PayloadUnreadable: it was not kept, or is not JSON; nothing else is ever decoded.
     """
     payload = messages.read(message)
-    told = timeline(store, job.trace_id)
-    attempt = _attempt(store, job, told)
-    events = [event for event in told if event.attempt == attempt]
+    events = last_run(store, job)
     snapshots = taken(events)
     return Recording(
         job=job,
@@ -93,6 +93,13 @@ def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False
         blobs=_blobs(store, snapshots),
         snapshots={one.when: one for one in snapshots},
     )
+
+
+def last_run(store: Store, job: Job) -> Sequence[Event]:
+    """Return what the last attempt of a job told whose body ran."""
+    told = timeline(store, job.trace_id)
+    attempt = _attempt(store, job, told)
+    return [event for event in told if event.attempt == attempt]
 
 
 def _attempt(store: Store, job: Job, told: Sequence[Event]) -> str:

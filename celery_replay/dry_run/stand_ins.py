@@ -11,6 +11,7 @@ from typing import Any
 
 from kombu.utils.json import dumps
 
+from ..clock import Micros
 from ..exceptions import ReplayError
 from ..failures import blank
 from ..records import StepRecord
@@ -43,6 +44,7 @@ class StandIns:
         self.reached = False
         """Has the body come to where all steps are live?"""
         self._failures: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+        self._times = deque(event.at for event in recording.events if event.name == "time_read")
         for event in recording.events:
             if event.name == "step_failed" and "call_digest" in event.attributes:
                 self._failures[str(event.attributes["call_digest"])].append(event.attributes)
@@ -68,6 +70,10 @@ class StandIns:
     def plays(self, asked: StepRecord) -> bool:
         """Say whether this stands in for a step: not for one that is live, unless it is told what it gives."""
         return asked.name in self._stubs or not (self.reached or asked.name in self._live)
+
+    def now(self) -> Micros | None:
+        """Give the next time that the body was told then; None where it was told no more."""
+        return self._times.popleft() if self._times else None
 
     def output(self, asked: StepRecord) -> str:
         """Give a step's output as it is recorded.

@@ -74,7 +74,7 @@ def with_arguments(message: bytes, policy: TaskPolicy, news: Arguments, *, mende
         PayloadUnreadable: it is not JSON, or was not kept.
         PayloadUnfit: today's code can't be called so.
     """
-    args, kwargs = _call(policy, {**arguments_in(message, policy, mended=mended), **news})
+    args, kwargs = call_of(policy, {**arguments_in(message, policy, mended=mended), **news})
     _see_that_it_fits(policy, args, kwargs)
     return messages.edit(message, args, kwargs)
 
@@ -91,7 +91,7 @@ def changed(letter: Letter, policy: TaskPolicy, news: Arguments, gone: Collectio
     if absent:
         raise PayloadUnfit(f"it has no argument {', '.join(absent)} ({', '.join(before)})")
     after = {**{name: value for name, value in before.items() if name not in gone}, **news}
-    return replaced(letter, policy, *_call(policy, after))
+    return replaced(letter, policy, *call_of(policy, after))
 
 
 def replaced(
@@ -119,8 +119,12 @@ def _see_that_it_fits(policy: TaskPolicy, args: Sequence[Any], kwargs: Mapping[s
             raise PayloadUnfit(f"the task can't be called so: {error}") from error
 
 
-def _call(policy: TaskPolicy, values: Arguments) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Turn named values into what today's code is called with."""
+def call_of(policy: TaskPolicy, values: Arguments) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Turn named values into what today's code is called with.
+
+    Raises:
+        PayloadUnfit: it can't be called so.
+    """
     if policy.signature is None:
         raise PayloadUnfit("the task's parameters are not known: give all of its arguments anew")
     parameters = policy.signature.parameters

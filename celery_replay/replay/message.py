@@ -93,6 +93,21 @@ def edit(message: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]) -> byte
     return pack({**kept, "headers": {**kept["headers"], **told}, "body": _encoded(body)})
 
 
+def made(
+    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, submission: str, task_id: str, retries: int = 0
+) -> bytes:
+    """Make a message as it would have been kept, of which only the arguments are known.
+
+    Raises:
+        TypeError: they are no JSON.
+    """
+    fields: dict[str, Any] = {"id": task_id, "task": task, "retries": retries}
+    headers.write(fields, Stamp(submission=submission, trace_id=submission, correlation_id=submission))
+    body = _encoded(dumps((tuple(args), dict(kwargs), dict.fromkeys(EMBEDDED))))
+    kept = {"v": 1, "headers": fields, "properties": {}, "content_type": JSON, "content_encoding": "utf-8"}
+    return pack({**kept, "body": body})
+
+
 def without_key(message: bytes) -> bytes:
     """Return the message without the idempotency key that it was published with: it is computed anew.
 
