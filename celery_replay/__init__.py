@@ -1,7 +1,7 @@
 """celery-replay: background jobs that are traceable, safe to retry, and replayable, on plain Celery."""
 
 from .attempts import Attempt
-from .current import current_attempt, record
+from .current import cache_read, current_attempt, record
 from .exceptions import (
     ConfigurationError,
     FenceRefused,
@@ -41,6 +41,7 @@ __all__ = [
     "uninstall",
     # in a task's body
     "Attempt",
+    "cache_read",
     "current_attempt",
     "record",
     "step",

@@ -14,6 +14,7 @@ from celery.backends.base import DisabledBackend
 
 from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
+from .cache_reads import CacheReads
 from .clock import SECOND, Micros, as_datetime, moment, new_id, wall
 from .endings import by_its_own_hand, led_to, reason_of
 from .exceptions import OwnershipLost
@@ -108,6 +109,7 @@ class Attempt:
         self._ownership_lost = False
         self._renewed_at = time.monotonic()
         self.steps = StepLog()
+        self._cache_reads: CacheReads | None = None
         self.recorder = Recorder(
             self.stamp.trace_id,
             self.nonce,
@@ -214,6 +216,14 @@ class Attempt:
     def record(self, name: str, /, **attributes: Any) -> None:
         """Add an event of the task's own to the trace."""
         self.recorder.record(name, domain=True, attributes=attributes)
+
+    def cache_read(
+        self, key: str, value: Any = None, *, hit: bool, version: Any = None, cache: str = "default"
+    ) -> None:
+        """Note in the trace what was found in a cache; see `celery_replay.cache_read`."""
+        if self._cache_reads is None:
+            self._cache_reads = CacheReads(self.recorder)
+        self._cache_reads.note(cache, str(key), version, value, hit=hit)
 
     def snapshot(self, label: str) -> None:
         """Capture the task's declared `state=` now; where that fails, the trace tells, and the body goes on.

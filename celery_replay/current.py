@@ -54,3 +54,22 @@ def record(name: str, /, **attributes: Any) -> None:
     attempt = current_attempt()
     if attempt is not None:
         attempt.record(name, **attributes)
+
+
+def cache_read(key: str, value: Any = None, *, hit: bool, version: Any = None, cache: str = "default") -> None:
+    """Note in the running attempt's trace what was found in a cache; outside of an attempt, do nothing.
+
+    For caches other than Django's, which are noted by themselves with `django_celery_replay.cache.RecordedCache`. It
+    never fails, and a place that is as it was read before is not told again. A value that is data, not secret and of up
+    to 10,000 bytes is kept with the trace, unless the task has `capture="none"`; of others there is a digest at most.
+
+    Args:
+        key: as the application names it; a secret one is redacted.
+        value: what was found.
+        hit: whether anything was found.
+        version: the key's or the value's, as the application counts it.
+        cache: which cache it is.
+    """
+    attempt = current_attempt()
+    if attempt is not None:
+        attempt.cache_read(key, value, hit=hit, version=version, cache=cache)

@@ -65,7 +65,7 @@ class Recorder:
         self.nonce = nonce
         self.about = dict(about)
         self.capture = capture
-        self._secrets = secrets
+        self.secrets = secrets
         self._lock = threading.Lock()
         self._events: list[list[Any]] = []
         self._blobs: list[tuple[str, bytes]] = []
@@ -120,7 +120,7 @@ class Recorder:
         """Return arguments as an attribute, as they are now, where they are to be kept."""
         if self.capture is not Capture.FULL:
             return {}
-        return {"arguments": _plain(arguments(), "", self._secrets())[0]}
+        return {"arguments": _plain(arguments(), "", self.secrets())[0]}
 
     def returned(self, value: Any) -> dict[str, Any]:
         """Return what was returned as an attribute, where it is to be kept."""
@@ -131,7 +131,7 @@ class Recorder:
         kind = {"error": type(error).__name__}
         if self.capture is Capture.NONE:
             return kind
-        return {**kind, "message": kept_text(error, MESSAGE_LIMIT, self._secrets())}
+        return {**kind, "message": kept_text(error, MESSAGE_LIMIT, self.secrets())}
 
     def _inline(self, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return attributes as they are written down, and the references of those that were put aside."""
@@ -145,7 +145,7 @@ class Recorder:
             if value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGE):
                 shown[name] = REDACTED if is_secret(name) else value
                 continue
-            plain, size = _plain(value, name, self._secrets())
+            plain, size = _plain(value, name, self.secrets())
             if size > INLINE_LIMIT:
                 plain = self._offload(plain, cut=size > VALUE_LIMIT)
                 apart[name] = plain["blob"]

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from ..dry_run.comparison import Comparison, Ends
+from ..dry_run.comparison import WELL, Comparison, Ends
 from ..dry_run.engine import DryRun
 from ..dry_run.moments import Both, Pair
 from ..redaction import redact_text
 from ..snapshots.changes import ROW
+from ..states import Outcome
 from .output import cell, print_rows, printable
 
 _SOME = 20
@@ -43,15 +44,27 @@ def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
         "now": {"outcome": comparison.outcome, "failure": comparison.failure, "result": found.get("result")},
         "parts_at": comparison.parts_at,
         "steps": [_paired(pair) for pair in comparison.pairs],
-        **{name: _both(getattr(comparison, name)) for name in ("key", "leases", "effects")},
+        **{name: _both(getattr(comparison, name)) for name in ("key", "leases", "cache", "effects")},
+        "cache_unknown": found.get("cache_unknown"),
         "blocked": [{"what": one.what, "detail": one.detail, "step": one.step} for one in ran.report.blocked],
         **{name: found.get(name) for name in _STATES},
         "published": found.get("published"),
+        "followed": found.get("followed"),
         "left_running": found.get("left_running"),
         "unlike": found.get("unlike"),
         "surroundings": found.get("surroundings"),
         "output": {"stdout": ran.report.stdout.text, "stderr": ran.report.stderr.text},
     }
+
+
+def all_well(ran: DryRun) -> bool:
+    """Has all that was followed ended well?"""
+    return all(ended_well(one) for one in (ran.found or {}).get("followed") or () if "not_followed" not in one)
+
+
+def ended_well(followed: Mapping[str, Any]) -> bool:
+    """Has a job ended well that was published, and run?"""
+    return followed["outcome"] in (*map(str, WELL), str(Outcome.RETRY_SCHEDULED)) and not followed["missing"]
 
 
 def _paired(pair: Pair) -> dict[str, Any]:
@@ -85,6 +98,8 @@ def show(ran: DryRun, mode: str) -> None:
     _show_place(found.get("at"))
     _show_state(found)
     _show_outside(ran, found)
+    if found.get("cache_unknown"):
+        _line("not recorded", f"in the cache {', '.join(found['cache_unknown'])}: it was told that nothing is there")
     if found.get("unlike"):
         _line("unlike then", ", ".join(found["unlike"]))
     if ran.report.error is not None:
@@ -95,8 +110,10 @@ def _show_outside(ran: DryRun, found: Mapping[str, Any]) -> None:
     """Show what would have left the process, and what it printed."""
     for one, count in Counter(map(str, ran.report.blocked)).most_common(_SOME):
         _line("refused", f"{one}{f', {count} times' if count > 1 else ''}")
-    if found.get("published"):
+    if found.get("published") and found.get("followed") is None:
         _line("would publish", ", ".join(found["published"]))
+    for one in found.get("followed") or ():
+        _show_followed(one)
     if found.get("left_running"):
         _line("left running", f"{', '.join(found['left_running'])}: nobody knows what it would have done")
     for name, told in (found.get("surroundings") or {}).items():
@@ -105,6 +122,16 @@ def _show_outside(ran: DryRun, found: Mapping[str, Any]) -> None:
     for name, stream in (("stdout", ran.report.stdout), ("stderr", ran.report.stderr)):
         if stream.text:
             _line(name, stream.text[-_PRINTED:].strip())
+
+
+def _show_followed(one: Mapping[str, Any]) -> None:
+    """Show what became of a job that was published."""
+    indent = "  " * (one["depth"] - 1)
+    if "not_followed" in one:
+        _line("not followed", f"{indent}{one['task']}: {one['not_followed']}")
+        return
+    missing = f"; it goes on to step {one['missing'][0]}, of which nothing is recorded" if one["missing"] else ""
+    _line("followed", f"{indent}{one['task']}: {_ending(one['outcome'], one['failure'])}{missing}")
 
 
 def _show_pair(pair: Pair) -> None:
@@ -125,7 +152,7 @@ def _gave(pair: Pair) -> str:
 
 def _show_lists(comparison: Comparison) -> None:
     """Show what differs beside the steps: the key, leases, effects."""
-    for name in ("key", "leases"):
+    for name in ("key", "leases", "cache"):
         both: Both = getattr(comparison, name)
         if not both.same:
             _line(name, f"then {', '.join(both.then) or 'none'}, now {', '.join(both.now) or 'none'}")

@@ -74,22 +74,27 @@ def run(
     if mode == "trace":
         drawing.show(here.store, find_job(here.store, job_id), as_json=as_json)
         return
-    recording = recorded(here, job_id)
+    recording = recorded(here, job_id, depth=variation.follow)
     with Engine(ctx.obj.app, timeout_s=timeout, require_kernel=require_kernel) as engine:
         ran = engine.run(recording, variation)
     if as_json:
         click.echo(to_json(reports.as_data(ran, mode)))
     else:
         reports.show(ran, mode)
-    ctx.exit(0 if ran.comparison.ends is Ends.WELL else PARTLY)
+    ctx.exit(0 if ran.comparison.ends is Ends.WELL and reports.all_well(ran) else PARTLY)
 
 
-def recorded(here: Runtime, name: str) -> Recording:
-    """Read what is recorded of a job, or of the one that it is a replay of."""
+def recorded(here: Runtime, name: str, *, depth: int = 0) -> Recording:
+    """Read what is recorded of a job, or of the one that it is a replay of.
+
+    Args:
+        depth: how deep what it had published is read, too.
+    """
     store: Store = here.store
     job = find_job(store, name)
     letter = find_letter(store, job.submission)
     if letter is None:
         task = here.app.tasks.get(job.operation)
-        return without_letter(store, job, here.policy(task) if task is not None else None)
-    return recording_of(store, store.job(letter.submission) or job, letter.to_send, mended=letter.edited is not None)
+        return without_letter(store, job, here.policy(task) if task is not None else None, depth=depth)
+    original = store.job(letter.submission) or job
+    return recording_of(store, original, letter.to_send, mended=letter.edited is not None, depth=depth)

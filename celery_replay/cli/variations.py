@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..dry_run.variation import Variation, VariationUnfit
+from ..dry_run.variation import DEPTH, MOST_DEPTH, MOST_JOBS, Cache, Variation, VariationUnfit
 from ..snapshots.capture import BEFORE
 from . import options
 
@@ -34,6 +34,29 @@ _OPTIONS = (
         help="Fork: begin with this recorded snapshot, such as after; by default before.",
     ),
     click.option(
+        "--cache",
+        type=options.word(Cache),
+        default=Cache.RECORDED,
+        help="Fork: what is in the caches. recorded, by default: what was read then; bypass: nothing is ever found; "
+        "sandbox: what the run writes.",
+    ),
+    click.option("--follow", is_flag=True, help="Fork: run what it publishes, too, in the same sandbox."),
+    click.option(
+        "--depth",
+        type=click.IntRange(1, MOST_DEPTH),
+        default=DEPTH,
+        show_default=True,
+        help="How deep that is followed.",
+    ),
+    click.option(
+        "--jobs",
+        "follow_jobs",
+        type=click.IntRange(1, MOST_JOBS),
+        default=Variation.follow_jobs,
+        show_default=True,
+        help="How many jobs are followed at most.",
+    ),
+    click.option(
         "--ignore", multiple=True, metavar="NAME", help="Fields, steps or states whose differences are noise, as *_at."
     ),
 )
@@ -44,12 +67,13 @@ def varied(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_variation(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _NAMES}
+        given, depth = {name: kwargs.pop(name) for name in _NAMES}, kwargs.pop("depth")
         try:
             variation = Variation(
                 **{
                     **given,
                     "arguments": _pairs(given["arguments"], "--set"),
+                    "follow": depth if given["follow"] else 0,
                     "stubs": _pairs(given["stubs"], "--stub"),
                     "options": _pairs(given["options"], "--option"),
                 }
@@ -64,7 +88,7 @@ def varied(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-_NAMES = ("arguments", "stubs", "live", "at", "begin_with", "options", "ignore")
+_NAMES = ("arguments", "stubs", "live", "at", "begin_with", "options", "cache", "follow", "follow_jobs", "ignore")
 
 
 def _pairs(texts: Sequence[str], option: str) -> dict[str, Any]:

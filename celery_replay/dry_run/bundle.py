@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..cache_reads import CacheRead
 from ..exceptions import ReplayError, SnapshotUnreadable
 from ..records import Event, Job, StepRecord
 from ..redaction import REDACTED, is_secret, redact_text
@@ -54,6 +55,7 @@ def exported(recording: Recording, expects: Ends = Ends.WELL) -> str:
         "started_at": recording.started_at,
         "steps": [_step(step) for _, step in sorted(recording.steps.items())],
         "reads": {call: _shown(json.loads(output)) for call, output in sorted(recording.reads.items())},
+        "cache_reads": [_cache_read(read) for read in recording.cache_reads],
         "moments": [_moment(event) for event in recording.events if event.domain or event.name in _TOLD],
         "state": _state(before) if before is not None else None,
     }
@@ -83,6 +85,11 @@ def _step(step: StepRecord) -> Data:
     output = _shown(json.loads(step.output)) if step.output is not None else None
     kept = {"key": redact_text(step.key), "name": step.name, "state": str(step.state)}
     return {**kept, "output": output, "has_output": step.output is not None}
+
+
+def _cache_read(read: CacheRead) -> Data:
+    named = {"call": read.call, "cache": read.cache, "key": read.key, "version": read.version}
+    return {**named, "hit": read.hit, "value": read.shown, "has_value": read.body is not None}
 
 
 def _moment(event: Event) -> Data:
@@ -131,6 +138,7 @@ def _recording(data: Data) -> Recording:
         events=_events(data["moments"]),
         steps={step.key: step for step in map(_step_of, data["steps"])},
         reads={_text(call): json.dumps(output) for call, output in data["reads"].items()},
+        cache_reads=[*map(_cache_read_of, data.get("cache_reads", ()))],
         started_at=int(data["started_at"]),
         blobs=blobs,
         snapshots=snapshots,
@@ -178,6 +186,12 @@ def _step_of(step: Mapping[str, Any]) -> StepRecord:
         nonce="",
         output=json.dumps(step["output"]) if step["has_output"] else None,
     )
+
+
+def _cache_read_of(read: Mapping[str, Any]) -> CacheRead:
+    body = encoded(decoded(json.dumps(read["value"]).encode())) if read["has_value"] else None
+    named = {name: _text(read[name]) for name in ("call", "cache", "key")}
+    return CacheRead(**named, version=read["version"], hit=bool(read["hit"]), body=body)
 
 
 def _text(value: Any) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from ..records import Job
 from ..states import Outcome, Word
-from .moments import Both, Pair, effects, leases, moments, outputs_of, pair, told
+from .moments import Both, Pair, cache_reads, effects, leases, moments, outputs_of, pair, told
 from .recording import Recording
 
 Data = dict[str, Any]
 
-_WELL = (Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.IGNORED)
+WELL = (Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.IGNORED)
+"""Outcomes of jobs that ended well."""
 
 
 class Ends(Word):
@@ -47,6 +48,8 @@ class Comparison:
     """What became of its leases on resources, in order."""
     effects: Both
     """Side effects that were done, and what was published."""
+    cache: Both
+    """What was found in caches, and what was not."""
     outcome_then: str
     failure_then: Data | None
     outcome: str | None
@@ -86,6 +89,7 @@ def compare(
         pairs=pairs,
         key=Both(then=(job.key,), now=((found or {}).get("key") or "",)),
         leases=Both(then=leases(events_then), now=leases(events)),
+        cache=Both(then=cache_reads(events_then), now=cache_reads(events)),
         effects=Both(then=effects(events_then), now=effects(events)),
         outcome_then=str(job.status),
         failure_then=failure_then,
@@ -117,7 +121,7 @@ def _if(found: Mapping[str, Any]) -> str:
 
 
 def _ended(found: Mapping[str, Any], outcome: Outcome, then: Data | None, now: Data | None) -> tuple[Ends, str]:
-    if outcome in _WELL:
+    if outcome in WELL:
         return Ends.WELL, ("it would succeed now" if then else "it succeeds, as it did") + _if(found)
     if outcome is Outcome.RETRY_SCHEDULED:
         return Ends.RETRIES, "it would be retried"

@@ -20,6 +20,7 @@ from ..sandbox import child
 from ..sandbox.report import Report
 from ..snapshots.capture import BEFORE
 from ..snapshots.tree import Tree
+from .cache_record import CacheRecord
 from .comparison import Comparison, compare
 from .recording import Recording
 from .rerun import rerun
@@ -41,11 +42,12 @@ class Surroundings(Protocol):
     def make_template(self, folder: Path) -> Any:
         """Make, once, what every run gets a copy of."""
 
-    def enter(self, template: Any, folder: Path, state: Tree | None) -> Data:
+    def enter(self, template: Any, folder: Path, state: Tree | None, caches: CacheRecord) -> Data:
         """In the process of a run, before anything is asked of a database: go over to what is in the folder.
 
         Args:
             state: what the run begins with.
+            caches: what it finds in caches.
 
         Returns:
             What the report tells of it.
@@ -131,7 +133,8 @@ class Engine:
             report = child.run(
                 partial(_body, self._app, recording, variation, policy, soft, surroundings, template, folder),
                 folder=folder,
-                timeout_s=min(self._timeout_s, hard or self._timeout_s),
+                # With what it publishes, it may take longer than alone.
+                timeout_s=self._timeout_s if variation.follow else min(self._timeout_s, hard or self._timeout_s),
                 require_kernel=self._require_kernel,
             )
         finally:
@@ -192,9 +195,8 @@ def _body(
     folder: Path,
 ) -> Data:
     """Run in the child, which is locked by now: what the project's own code does on the way is held, too."""
-    entered = (
-        surroundings.enter(template, folder, recording.state(variation.begin_with)) if surroundings is not None else {}
-    )
-    found = rerun(app, recording, variation, policy, soft_limit_s)
+    state, caches = recording.state(variation.begin_with), CacheRecord(variation.cache)
+    entered = surroundings.enter(template, folder, state, caches) if surroundings is not None else {}
+    found = rerun(app, recording, variation, policy, caches, soft_limit_s)
     told = surroundings.told() if surroundings is not None else {}
-    return {**found, "surroundings": {**entered, **told}}
+    return {**found, "cache_unknown": caches.unknown, "surroundings": {**entered, **told}}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ..cache_reads import CACHE_READ
 from ..records import Event, StepRecord
 from ..serialization import bytes_digest, canonical_json, digest
 from .recording import Recording
@@ -167,6 +168,12 @@ def leases(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """Tell what became of leases on resources; tokens and owners are others each time."""
     named = (event for event in events if event["name"] in LEASES and "resource" in event["attributes"])
     return [f"{event['name'].removeprefix('lease_')} {event['attributes']['resource']}" for event in named]
+
+
+def cache_reads(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Tell what was found in caches, and what was not."""
+    read = (event["attributes"] for event in events if event["name"] == CACHE_READ)
+    return [f"{said.get('key')} {'hit' if said.get('hit') else 'miss'}" for said in read]
 
 
 def effects(events: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ..cache_reads import CACHE_READ, CacheRead, reads_in
 from ..clock import Micros
 from ..exceptions import SnapshotUnreadable
-from ..records import Event, Job, StepRecord
+from ..records import Event, Job, StepRecord, evolve
 from ..replay import message as messages
 from ..replay.message import Payload
 from ..serialization import unpack
@@ -37,8 +38,12 @@ class Recording:
     """Side effects by their keys, of all attempts."""
     reads: Mapping[str, str] = field(default_factory=dict)
     """What recorded steps gave in this attempt, as JSON, by the digests of their keys."""
+    cache_reads: Sequence[CacheRead] = ()
+    """What it found in caches, in its order."""
     started_at: Micros
     blobs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    children: Sequence[Recording] = field(default=(), repr=False)
+    """What is recorded of jobs that it had published, in their order, as far as that was asked for."""
     snapshots: Mapping[str, Taken] = field(default_factory=dict)
     """By the name of the moment, the last one of the attempt."""
 
@@ -68,31 +73,47 @@ class Recording:
         return {name: self.blobs[name] for name in references if name in self.blobs}
 
 
-def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False) -> Recording:
+def recording_of(store: Store, job: Job, message: bytes, *, mended: bool = False, depth: int = 0) -> Recording:
     """Read what is kept of a job; afterwards the store is not needed any more.
 
     Args:
         message: what is to be run: the letter's, perhaps edited.
         mended: it was edited.
+        depth: how deep what the job had published is read, too.
 
     Raises:
         PayloadUnreadable: it was not kept, or is not JSON; nothing else is ever decoded.
     """
-    payload = messages.read(message)
+    found = _recorded(store, job, depth)
+    return evolve(found, message=message, mended=mended, payload=messages.read(message))
+
+
+def _recorded(store: Store, job: Job, depth: int) -> Recording:
     events = last_run(store, job)
     snapshots = taken(events)
     return Recording(
         job=job,
-        message=message,
-        mended=mended,
-        payload=payload,
+        message=b"",
+        payload=Payload(args=(), kwargs={}, canvas={}),
         events=events,
         steps={step.key: step for step in store.steps(job.identity)},
         reads=reads_of(store, events),
+        cache_reads=_cache_reads(store, events),
         started_at=next((event.at for event in events if event.name == "started"), job.started_at),
         blobs=_blobs(store, snapshots),
+        children=[_recorded(store, child, depth - 1) for child in _children(store, events)] if depth else (),
         snapshots={one.when: one for one in snapshots},
     )
+
+
+_MOST_CHILDREN = 100
+"""Of one job, that are read."""
+
+
+def _children(store: Store, events: Sequence[Event]) -> Iterator[Job]:
+    published = [event.attributes.get("job") for event in events if event.name == "child_published"]
+    for task_id in published[:_MOST_CHILDREN]:
+        yield from store.find_jobs(task_id=str(task_id), limit=1)
 
 
 def last_run(store: Store, job: Job) -> Sequence[Event]:
@@ -118,6 +139,11 @@ def reads_of(store: Store, events: Sequence[Event]) -> Mapping[str, str]:
             kept = unpack(body)
             found[str(kept["call"])] = str(kept["output"])
     return found
+
+
+def _cache_reads(store: Store, events: Sequence[Event]) -> Sequence[CacheRead]:
+    references = [event.output_ref for event in events if event.name == CACHE_READ and event.output_ref]
+    return reads_in(events, store.blobs(references) if references else {})
 
 
 def _blobs(store: Store, snapshots: Sequence[Taken]) -> Mapping[str, bytes]:

@@ -35,13 +35,13 @@ class RecordedError(Exception):
 class StandIns:
     """The recorded outside. A body may swallow what is raised here, so what was asked in vain is also kept."""
 
-    def __init__(self, recording: Recording, variation: Variation) -> None:
+    def __init__(self, recording: Recording, variation: Variation, *, reached: bool = False) -> None:
         self._steps = recording.steps
         self._reads = recording.reads
         self._stubs = variation.stubs
         self._live = {*variation.live}
         self._at = variation.at
-        self.reached = False
+        self.reached = reached
         """Has the body come to where all steps are live?"""
         self._failures: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
         self._times = deque(event.at for event in recording.events if event.name == "time_read")

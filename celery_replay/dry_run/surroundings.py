@@ -12,6 +12,7 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -21,17 +22,31 @@ from celery.utils.dispatch import Signal
 from kombu.transport import TRANSPORT_ALIASES, memory
 
 from ..clock import SECOND, Micros
-from ..runtime import runtime_of, use_store
+from ..runtime import use_store
 from ..serialization import digest
 from ..stores.memory import MemoryStore
-from .stand_ins import StandIns
 
 QUEUE = "celery-replay-dry-run"
 _URLS = ("broker_url", "broker_read_url", "broker_write_url")
 
 
-published: list[str] = []
-"""What was sent to any queue or worker since the process began: names of tasks, or where else it went."""
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A message that was sent to any queue or worker."""
+
+    said: str
+    """The name of a task, or where else it went."""
+    message: dict[str, Any] = field(repr=False)
+    """As the broker has it."""
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Its headers; those of a job name a task."""
+        return self.message.get("headers") or {}
+
+
+published: list[Sent] = []
+"""What was sent since the process began, or since it was looked at."""
 
 
 class _Channel(memory.Channel):
@@ -40,7 +55,7 @@ class _Channel(memory.Channel):
     def basic_publish(self, message: Any, exchange: str, routing_key: str, **options: Any) -> Any:
         """Note where it goes, and keep it."""
         task = (message.get("headers") or {}).get("task")
-        published.append(str(task or f"a message to {exchange or routing_key}"))
+        published.append(Sent(said=str(task or f"a message to {exchange or routing_key}"), message=message))
         return super().basic_publish(message, exchange, routing_key, **options)  # type: ignore[no-untyped-call]
 
 
@@ -54,7 +69,7 @@ _OF_THE_WORKER = ("celery.", "celery_replay", "django_celery_replay", "kombu.")
 _NAMED_BY = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "CELERY_RESULT_BACKEND")
 
 
-def enter(app: Any, stand_ins: StandIns) -> MemoryStore:
+def enter(app: Any) -> MemoryStore:
     """Give an app a broker, results and records of its own, in this process's memory, for as long as it lives."""
     _listen_to_nobody()
     for name in _NAMED_BY:
@@ -77,7 +92,6 @@ def enter(app: Any, stand_ins: StandIns) -> MemoryStore:
         task._backend = None
     store = MemoryStore()
     use_store(app, store)
-    runtime_of(app).understudy = stand_ins
     return store
 
 

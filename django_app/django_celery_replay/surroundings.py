@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from celery_replay.dry_run.cache_record import CacheRecord
 from celery_replay.redaction import redact_text
 from celery_replay.snapshots.tree import Tree
 
 Data = dict[str, Any]
 
-_LOCAL_MEMORY = "django.core.cache.backends.locmem.LocMemCache"
 _IN_MEMORY = "django.core.files.storage.InMemoryStorage"
 _NOT_STATE = ("django_celery_replay", "django_celery_results", "django_celery_beat", "contenttypes", "migrations")
 """Apps whose tables say nothing about a job's work."""
@@ -33,11 +34,11 @@ class DjangoSurroundings:
         import django.core.files.storage.memory
         import django.core.mail.backends.locmem  # noqa: F401
 
-        from . import scratch
+        from . import sandbox_cache, scratch  # noqa: F401
 
         return scratch.template(folder)
 
-    def enter(self, template: Any, folder: Path, state: Tree | None) -> Data:
+    def enter(self, template: Any, folder: Path, state: Tree | None, caches: CacheRecord) -> Data:
         """Go over to what is in the folder, in which the rows are that were recorded."""
         from django.apps import apps
 
@@ -46,8 +47,9 @@ class DjangoSurroundings:
 
         scratch.replace_databases(folder, template)
         _replace_mail()
-        _replace_caches()
+        _replace_caches(caches)
         _replace_files()
+        _replace_threads()
         if state is None:
             base.tables_used.clear()
             return {"database": "empty, as no state was recorded: declare state="}
@@ -94,14 +96,18 @@ def _replace_mail() -> None:
     mail.outbox = []
 
 
-def _replace_caches() -> None:
+def _replace_caches(record: CacheRecord) -> None:
     """Forget the project's caches, without a word to their servers: the parent's connections are not ours to close."""
     from asgiref.local import Local
     from django.conf import settings
     from django.core.cache import caches
 
+    from . import sandbox_cache
+
+    backend = sandbox_cache.use(record)
     settings.CACHES = {
-        alias: {"BACKEND": _LOCAL_MEMORY, "LOCATION": f"dry-run-{alias}"} for alias in {*settings.CACHES, "default"}
+        alias: {"BACKEND": backend, "LOCATION": alias, "VERSION": settings.CACHES.get(alias, {}).get("VERSION", 1)}
+        for alias in {*settings.CACHES, "default"}
     }
     handler: Any = caches
     handler._settings = handler.settings = handler.configure_settings(None)
@@ -119,3 +125,10 @@ def _replace_files() -> None:
     vars(handler).pop("backends", None)
     default: Any = default_storage
     default._wrapped = empty
+
+
+def _replace_threads() -> None:
+    """Give synchronous code that coroutines call another thread: the parent's, if it had one, is not here."""
+    from asgiref.sync import SyncToAsync
+
+    SyncToAsync.single_thread_executor = ThreadPoolExecutor(max_workers=1)

@@ -5,11 +5,14 @@ python -m tests.dry_run.django_project FOLDER BODY
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import django
@@ -17,6 +20,8 @@ from celery import Celery
 from django.conf import settings
 
 FOLDER, BODY = sys.argv[1:3]
+LATER = dict(pair.split("=", 1) for pair in sys.argv[3:])
+os.environ.update({name: LATER.pop(name) for name in ("READS", "VARY", "BUNDLE") if name in LATER})
 
 settings.configure(
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{FOLDER}/live.sqlite3"}},
@@ -24,6 +29,15 @@ settings.configure(
     INSTALLED_APPS=["django_celery_replay", "tests.dry_run.rows"],
     MEDIA_ROOT=f"{FOLDER}/media",
     SECRET_KEY="x",
+    CACHES={
+        "default": {
+            "BACKEND": "django_celery_replay.cache.RecordedCache",
+            "LOCATION": f"{FOLDER}/cache",
+            "VERSION": 3,
+            "OPTIONS": {"of": "django.core.cache.backends.filebased.FileBasedCache", "MAX_ENTRIES": 50},
+        },
+        "rates": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    },
 )
 django.setup()
 
@@ -34,6 +48,7 @@ from django.core.files.storage import default_storage  # noqa: E402
 from django.db import connection  # noqa: E402
 
 from celery_replay import current_attempt, step  # noqa: E402
+from celery_replay.dry_run.bundle import exported, imported  # noqa: E402
 from celery_replay.dry_run.engine import Engine  # noqa: E402
 from celery_replay.dry_run.recording import recording_of  # noqa: E402
 from celery_replay.dry_run.variation import Variation  # noqa: E402
@@ -59,7 +74,32 @@ def pay_by_the_real_database() -> str:
 _paying: list[Callable[[], str]] = [lambda: "paid"]
 
 
+class Odd:
+    pass
+
+
+def read_caches() -> list[Any]:
+    """Read as a task does that decides by what it finds."""
+    return [
+        cache.get("price"), cache.get("none", "by default"), cache.get_many(["a", "b"]), "flag" in cache,
+        cache.get("secret_token"), cache.get("odd") is not None, cache.get_or_set("made", lambda: "anew"),
+        cache.get("made"), asyncio.run(cache.aget("price")),
+    ]  # fmt: skip
+
+
+def read_more() -> list[Any]:
+    return [cache.get("price"), cache.get("never asked")]
+
+
+def change_caches() -> list[Any]:
+    cache.set("price", 99)
+    cache.delete("a")
+    return [cache.get("price"), cache.get("a"), cache.incr("b"), cache.add("price", 1), cache.get("b")]
+
+
 def fail() -> None:
+    if os.environ.get("READS"):
+        read_caches()
     Customer.objects.filter(pk=1).update(points=3)
     current_attempt().snapshot("half")
     pay()
@@ -102,6 +142,9 @@ bodies: dict[str, Callable[[], Any]] = {
     "write": write,
     "nothing": lambda: None,
     "fail": fail,
+    "read_caches": read_caches,
+    "read_more": read_more,
+    "change_caches": change_caches,
     "go_on": go_on,
     "go_on_otherwise": lambda: go_on(5),
     "pay_really": pay_really,
@@ -129,6 +172,9 @@ with connection.schema_editor() as editor:
 Customer.objects.create(pk=1, name="Ann", code="a")
 Order.objects.create()
 
+if os.environ.get("READS"):
+    values = {"price": {"eur": Decimal("1.50"), "of": (1, 2)}, "a": 1, "b": 2, "flag": 1}
+    cache.set_many({**values, "secret_token": "hunter2", "odd": Odd()})
 store = MemoryStore()
 use_store(app, store)
 assert job.apply().failed()
@@ -136,12 +182,16 @@ assert job.apply().failed()
 letter = store.letter(known.submission)
 assert letter is not None
 body[0] = bodies[BODY]
-os.environ.update(dict(pair.split("=", 1) for pair in sys.argv[3:]))
+os.environ.update(LATER)
+TOLD = ("result", "state", "began_as_then", "surroundings", "at", "moments", "cache_unknown")
 before = rows()
+caches = sorted(Path(FOLDER, "cache").glob("*")), cache.get("price") if BODY != "keep" else None
+recording = recording_of(store, known, letter.message)
+if os.environ.get("BUNDLE"):
+    recording, _ = imported(exported(recording))
 with Engine(app) as engine:
-    ran = engine.run(
-        recording_of(store, known, letter.message), Variation.of_data(json.loads(os.environ.get("VARY", "{}")))
-    )
+    ran = engine.run(recording, Variation.of_data(json.loads(os.environ.get("VARY", "{}"))))
+assert (sorted(Path(FOLDER, "cache").glob("*")), cache.get("price") if BODY != "keep" else None) == caches
 found = ran.found or {}
 sys.stdout.write(
     json.dumps(
@@ -150,8 +200,13 @@ sys.stdout.write(
             "said": ran.comparison.said,
             "blocked": sorted({one.what for one in ran.report.blocked}),
             "unchanged": rows() == before,
+            "cache": list(ran.comparison.cache.then),
+            "kept_secret": "hunter2" in exported(recording),
             "error": str(ran.report.error),
-            **{name: found.get(name) for name in ("result", "state", "began_as_then", "surroundings", "at", "moments")},
+            **{
+                name: found.get(name)
+                for name in ("result", "state", "began_as_then", "surroundings", "at", "moments", "cache_unknown")
+            },
         }
     )
 )

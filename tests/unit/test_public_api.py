@@ -41,6 +41,7 @@ FROZEN = [
     "Transient",
     "UnknownOutcome",
     "VersionConflict",
+    "cache_read",
     "current_attempt",
     "install",
     "record",
