@@ -33,6 +33,12 @@ class Settings:
     """With `replay_journal`, in place of `replay_store`: a Redis URL. Everything in flight is decided there."""
     journal: str | None = None
     """`django` or `django://alias`: the database that keeps what happened, for Django's admin."""
+    blobs: str | None = None
+    """Where snapshots and other large values go soon after they were written: the absolute path of a folder,
+    `storages://alias` of Django's `STORAGES`, a URL of fsspec's such as `s3://bucket/folder`, or
+    `package.module:Class`. By default they stay in the store."""
+    blob_options: dict[str, Any] = field(default_factory=dict)
+    """Passed to what fsspec opens, or to the class."""
     lease_ttl: float = 60
     """How long an attempt may be silent before another one takes over; renewed every third of it."""
     lease_ttl_max: float = 600
@@ -246,6 +252,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "code_version": (lambda value: isinstance(value, str), "text"),
     "app": (lambda value: isinstance(value, str), "text such as package.module:app"),
     "spool_dir": (lambda value: isinstance(value, (str, os.PathLike)), "a path"),
+    "blobs": (_text_or_none, "an absolute path, storages://alias, a URL of fsspec's or package.module:Class"),
+    "blob_options": (lambda value: isinstance(value, dict), "a dictionary of options"),
     "options": (lambda value: isinstance(value, dict), "a dictionary of the store's arguments"),
 }
 

@@ -388,6 +388,17 @@ class Chunk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Placed:
+    """An object outside of the store that has a large value, or had one."""
+
+    name: str
+    reference: str
+    """The value's; what the store has under it may name another object by now."""
+    look_at: Micros
+    """When it is looked at, whether anything refers to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """What is kept of an exception: text only, so it never has to be importable or to unpickle."""
 

@@ -29,6 +29,7 @@ from .stores.base import Store
 from .stores.journaled import JournaledStore
 from .stores.ledger import Ledger
 from .stores.memory import MemoryStore
+from .stores.places import open_place
 
 _NOTHING: Mapping[str, Any] = {}
 _runtimes: weakref.WeakKeyDictionary[Any, Runtime] = weakref.WeakKeyDictionary()
@@ -188,6 +189,13 @@ def open_store(settings: config.Settings, conf: Any = _NOTHING) -> Store:
     Raises:
         ConfigurationError: none is named and none can be inferred, or the name leads nowhere.
     """
+    store = _open_store(settings, conf)
+    if settings.blobs:
+        store.elsewhere = open_place(settings.blobs, settings.blob_options)
+    return store
+
+
+def _open_store(settings: config.Settings, conf: Any) -> Store:
     config.check_places(settings)
     url = store_url(settings, conf)
     if not settings.journal:

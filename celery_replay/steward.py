@@ -46,6 +46,8 @@ _LEAD_TTL = 4.0
 _PRUNE_EVERY = 60.0
 _ARCHIVE_PAUSE = 10.0
 """Seconds until a journal that could not be told is tried again."""
+_PLACE_PAUSE = 5.0
+"""Seconds between two looks for large values that go elsewhere."""
 _FETCHED = 200
 """Items of spooled news in one round: the lead must not lapse over a flood of them."""
 
@@ -79,6 +81,8 @@ class Steward:
         self._stop = threading.Event()
         self._next_prune = 0.0
         self._next_archive = 0.0
+        self._next_place = 0.0
+        self._placing: threading.Thread | None = None
         self._behind = False
         self._failing: set[str] = set()
 
@@ -123,6 +127,7 @@ class Steward:
             # Whatever comes of it: a journal that is down must not be asked in each round, as asking takes its time.
             self._next_archive = time.monotonic() + _ARCHIVE_PAUSE
             self._guarded("archive", self._archive)
+        self._place()
         if time.monotonic() >= self._next_prune:
             self._next_prune = time.monotonic() + _PRUNE_EVERY
             self._guarded("prune", self._prune)
@@ -134,6 +139,21 @@ class Steward:
             if self._behind:
                 break
         self._next_archive = 0.0
+
+    def _place(self) -> None:
+        """Put large values elsewhere, in a thread: a place that does not answer must hold up nobody."""
+        busy = self._placing is not None and self._placing.is_alive()
+        if self.runtime.store.elsewhere is None or busy or time.monotonic() < self._next_place:
+            return
+        self._next_place = time.monotonic() + _PLACE_PAUSE
+        self._placing = threading.Thread(target=self._guarded, args=("blobs", self._place_all), daemon=True)
+        self._placing.start()
+
+    def _place_all(self) -> None:
+        store = self.runtime.store
+        while not self._stop.is_set() and store.place_blobs():
+            pass
+        store.sweep_blobs()
 
     def _prune(self) -> None:
         while self.runtime.store.prune():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 from .. import admission, leases, lifecycle, losses
 from ..admission import Admission, Ask
 from ..clock import SECOND, Micros
+from ..dead_letters import Decision
 from ..exceptions import StoreUnavailable
 from ..facts import Change, Delivery, Facts, advance_canvas
 from ..lifecycle import Ending
@@ -22,8 +23,8 @@ from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
 from ..states import LeaseEnd, Outcome, Reason, RowStatus, StepState
 from . import lines
 from .archive import Backlog
-from .reading import Readable
-from .triage import Triage
+from .placing import Placing
+from .triage import Strip, Triage
 from .units import Contention, Unit, facts_of, save
 
 SCHEMA_VERSION = 1
@@ -49,7 +50,7 @@ class Pulse:
     """What it has leased."""
 
 
-class Store(Readable, Triage):
+class Store(Placing, Triage):
     """Ledger, journal and blobs in one. Thread-safe; opened lazily, anew in every process.
 
     Raises `StoreUnavailable` where it can't be reached. Reads are consistent, but of the moment only.
@@ -289,6 +290,23 @@ class Store(Readable, Triage):
             return [*([own] if own else []), *rest]
 
         return self._atomically(step)
+
+    def erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
+        """Erase a person's data from all that is kept of a job that ended, elsewhere too; return what stays of the job.
+
+        Raises:
+            TriageRefused: it has not ended, its message is still needed, or there is none.
+        """
+        elsewhere: set[str] = set()
+
+        def noting(chunk: Chunk, job: Job) -> tuple[Chunk | None, Collection[str]]:
+            rest, references = strip(chunk, job)
+            elsewhere.update(self._names_elsewhere(references))
+            return rest, references
+
+        job = self._erase(submission, decision, noting)
+        self._delete_elsewhere(elsewhere)
+        return job
 
     def lead(self, nonce: str, ttl_us: Micros, name: str = "steward") -> bool:
         """Take or keep the store-wide lease of a steward."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..clock import Micros
 from ..exceptions import StoreUnavailable
-from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Row, StepRecord
+from ..records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Placed, Row, StepRecord
 from ..states import LetterState
 from .reading import Look, Pause, Position, Reader
 
@@ -119,6 +119,14 @@ class BothReader(Reader):
     def forgettable(self, now: Micros, limit: int) -> int:
         """Count the jobs that pruning would delete."""
         return max(self._journal.forgettable(now, limit), self._ledger.forgettable(now, limit))
+
+    def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
+        """Return large values that may go elsewhere."""
+        return self._journal.unplaced(limit)
+
+    def placed_due(self, now: Micros, limit: int) -> Sequence[Placed]:
+        """Return objects elsewhere that are to be looked at."""
+        return self._journal.placed_due(now, limit)
 
     # In flight.
 

@@ -6,7 +6,7 @@ or let go of, is put back when somebody decides about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -181,6 +181,26 @@ class JournaledStore(Store):
         # All that is old in the ledger goes, whether the journal can be reached or not.
         return gone if gone >= limit else max(gone, self.journal.prune(limit))
 
+    # Large values elsewhere: from the journal, which gets all of them.
+
+    def place_blobs(self, limit: int = BATCH) -> int:
+        """Put the journal's next large values elsewhere."""
+        self.journal.elsewhere = self.elsewhere
+        return self.journal.place_blobs(limit)
+
+    def sweep_blobs(self, limit: int = BATCH, *, at: Micros | None = None) -> int:
+        """Delete objects elsewhere to which the journal does not refer."""
+        self.journal.elsewhere = self.elsewhere
+        return self.journal.sweep_blobs(limit, at=at)
+
+    def unreferred_blobs(self, limit: int = 10_000) -> Sequence[str]:
+        """Name objects elsewhere to which the journal does not refer."""
+        return self.journal.unreferred_blobs(limit)
+
+    def _delete_elsewhere(self, names: Collection[str]) -> None:
+        self.journal.elsewhere = self.elsewhere
+        self.journal._delete_elsewhere(names)
+
     # What people decide.
 
     def _act(self, submission: str, step: Callable[[Unit], T]) -> T:
@@ -234,7 +254,7 @@ class JournaledStore(Store):
             logger.warning("replay.parked_job_restored", extra={"submission": submission})
         return super().free(submission, actor, text)
 
-    def erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
+    def _erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
         """Erase a person's data in both; nobody tells the journal anything meanwhile that was read before.
 
         Raises:

@@ -21,6 +21,7 @@ from ..records import (
     Job,
     Lease,
     Letter,
+    Placed,
     Row,
     StepRecord,
     Waiter,
@@ -28,6 +29,7 @@ from ..records import (
 )
 from ..states import LeaseEnd, LetterState, RowStatus
 from .base import Store
+from .places import name_in
 from .reading import Look, Position, Reader
 from .units import HOUR, Record, Unit
 
@@ -83,6 +85,8 @@ class _Tables:
         self.steps: dict[str, StepRecord] = {}
         self.chunks: dict[tuple[str, int], Chunk] = {}
         self.blobs: dict[str, bytes] = {}
+        self.stays: dict[str, bool] = {}
+        self.placed: dict[str, Placed] = {}
         self.groups: dict[str, Group] = {}
         self.trends: dict[tuple[str, Micros], int] = {}
         self.history: dict[str, HistoryEntry] = {}
@@ -160,14 +164,33 @@ class _MemoryUnit(Unit):
                 self._set(tables.steps, record.step_id, record)
             case Chunk():
                 self._set(tables.chunks, (record.nonce, record.first), record)
-                for reference, body in record.blobs:
-                    self._set(tables.blobs, reference, body)
+                self.put_blobs([record])
+            case Placed():
+                self._set(tables.placed, record.name, record)
             case Lease() | Holding() | Waiter():
                 self._put_of_leases(record)
 
     def put_blobs(self, chunks: Sequence[Chunk]) -> None:
         for reference, body in (blob for chunk in chunks for blob in chunk.blobs):
+            # What is elsewhere by now is the same.
+            if reference not in self._tables.blobs:
+                self._set(self._tables.blobs, reference, body)
+
+    def _drop_blob(self, reference: str) -> None:
+        self._set(self._tables.blobs, reference, _ABSENT)
+        self._set(self._tables.stays, reference, _ABSENT)
+
+    def placed(self, names: Sequence[str]) -> Sequence[Placed]:
+        return [self._tables.placed[name] for name in names if name in self._tables.placed]
+
+    def stub(self, reference: str, body: bytes) -> None:
+        if not name_in(self._tables.blobs.get(reference, body)):
             self._set(self._tables.blobs, reference, body)
+            self.stay(reference)
+
+    def stay(self, reference: str) -> None:
+        if reference in self._tables.blobs:
+            self._set(self._tables.stays, reference, True)
 
     def _put_of_leases(self, record: Lease | Holding | Waiter) -> None:
         tables = self._tables
@@ -204,9 +227,11 @@ class _MemoryUnit(Unit):
             self._set(claims, job.claim, job.submission)
         self._set(self._tables.jobs, job.submission, job)
 
-    def drop(self, record: Row | StepRecord) -> None:
+    def drop(self, record: Row | StepRecord | Placed) -> None:
         if isinstance(record, Row):
             self._set(self._tables.rows, record.submission, _ABSENT)
+        elif isinstance(record, Placed):
+            self._set(self._tables.placed, record.name, _ABSENT)
         else:
             self._set(self._tables.steps, record.step_id, _ABSENT)
 
@@ -214,7 +239,7 @@ class _MemoryUnit(Unit):
         chunks = self._tables.chunks.values()
         kept = {name for chunk in chunks if chunk.trace_id != trace_id for name, _ in chunk.blobs}
         for reference in set(references) - kept:
-            self._set(self._tables.blobs, reference, _ABSENT)
+            self._drop_blob(reference)
 
     def silence(self, submission: str) -> None:
         for group in [group for group in self._tables.groups.values() if group.newest == submission]:
@@ -283,7 +308,7 @@ class _MemoryUnit(Unit):
         self._drop_all(tables.chunks, lambda chunk: chunk.trace_id in traces)
         used = {reference for chunk in tables.chunks.values() for reference, _ in chunk.blobs}
         for reference in tables.blobs.keys() - used:
-            self._set(tables.blobs, reference, _ABSENT)
+            self._drop_blob(reference)
         self._drop_all(tables.steps, lambda step: step.scope in scopes)
         groups = {letter.group_id for letter in tables.letters.values()}
         self._drop_all(tables.groups, lambda group: group.group_id not in groups)
@@ -354,6 +379,14 @@ class _MemoryReader(Reader):
 
     def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
         return {name: self._tables.blobs[name] for name in references if name in self._tables.blobs}
+
+    def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
+        tables = self._tables
+        return list(islice((blob for blob in tables.blobs.items() if blob[0] not in tables.stays), limit))
+
+    def placed_due(self, now: Micros, limit: int) -> Sequence[Placed]:
+        due = [one for one in self._tables.placed.values() if one.look_at <= now]
+        return sorted(due, key=attrgetter("look_at", "name"))[:limit]
 
     def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
         places = sorted((row.parked_at, row.submission) for row in self._tables.rows.values())

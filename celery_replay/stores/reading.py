@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..clock import Micros
-from ..records import LEASE, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Row, StepRecord
+from ..exceptions import ConfigurationError
+from ..records import LEASE, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Placed, Row, StepRecord
 from ..states import LetterState, Outcome, Reason
 from .lease_looks import LeaseLooks, LeaseReader
+from .places import BlobPlace, fetched, name_in
 
 _LETTER_FILTERS = frozenset({"operation", "reason", "state", "group_id", "effect", "operation_id"})
 
@@ -112,7 +114,15 @@ class Reader(LeaseReader, ABC):
 
     @abstractmethod
     def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
-        """Return large values by their references; those that there are."""
+        """Return large values by their references, or the stubs of those that are elsewhere; those that there are."""
+
+    def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
+        """Return large values that nobody has looked at, whether they go elsewhere."""
+        raise ConfigurationError("this store keeps large values itself; take `replay_blobs` off, or use another store")
+
+    def placed_due(self, now: Micros, limit: int) -> Sequence[Placed]:
+        """Return objects outside of the store that are to be looked at, oldest first."""
+        return ()
 
     @abstractmethod
     def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
@@ -165,6 +175,9 @@ class Reader(LeaseReader, ABC):
 
 class Readable(LeaseLooks):
     """Looks things up; what is consistent is each look by itself."""
+
+    elsewhere: BlobPlace | None = None
+    """Where large values go; None where they stay in the store."""
 
     @abstractmethod
     def _read(self) -> AbstractContextManager[Reader]:
@@ -273,7 +286,12 @@ class Readable(LeaseLooks):
         with self._read() as reader:
             for some in _batches(references):
                 found.update(reader.blobs(some))
-        return found
+        away = {reference: name for reference, body in found.items() if (name := name_in(body))}
+        if not away:
+            return found
+        # One that is gone there is gone.
+        kept = {reference: body for reference, body in found.items() if reference not in away}
+        return {**kept, **fetched(self.elsewhere, away)}
 
     def rows(self, limit: int = 100, *, after: Position | None = None) -> Sequence[Row]:
         """Return parked deliveries, oldest first.

@@ -135,16 +135,13 @@ class Triage(ABC):
         """
         return self._act("", lambda unit: _free_lease(unit, resource, actor, text, force=force))
 
-    def erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
+    def _erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
         """Erase a person's data from all that is kept of a job that ended; return what stays of the job.
 
         Ids, outcomes, times and the claim's digest stay, so that a duplicate still finds that it was done.
 
         Args:
             strip: takes what is said out of an event chunk of this job, and returns the rest.
-
-        Raises:
-            TriageRefused: it has not ended, its message is still needed, or there is none.
         """
         return self._act("", lambda unit: erase_now(unit, submission, decision, strip))
 

@@ -18,6 +18,7 @@ from ..records import (
     Job,
     Lease,
     Letter,
+    Placed,
     Row,
     StepRecord,
     Waiter,
@@ -29,7 +30,7 @@ from . import lines
 HOUR: Micros = 3600 * SECOND
 """The width of a bar in a group's trend."""
 
-Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk | HistoryEntry | Lease | Holding | Waiter
+Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk | HistoryEntry | Lease | Holding | Waiter | Placed
 
 
 class Contention(Exception):
@@ -87,7 +88,7 @@ class Unit(ABC):
         """Insert the record, or replace the one with its primary key."""
 
     @abstractmethod
-    def drop(self, record: Row | StepRecord) -> None:
+    def drop(self, record: Row | StepRecord | Placed) -> None:
         """Delete the record with this primary key."""
 
     @abstractmethod
@@ -177,6 +178,20 @@ class Unit(ABC):
         """Insert many events."""
         for chunk in chunks:
             self.put(chunk)
+
+    # Large values elsewhere.
+
+    def placed(self, names: Sequence[str]) -> Sequence[Placed]:
+        """Return objects outside of the store by their names; those that there are."""
+        raise ConfigurationError("this store keeps large values itself; take `replay_blobs` off, or use another store")
+
+    def stub(self, reference: str, body: bytes) -> None:
+        """Replace a large value by a stub, if it is there and is none."""
+        raise NotImplementedError
+
+    def stay(self, reference: str) -> None:
+        """Note that a large value is looked at no more: it is to stay as it is."""
+        raise NotImplementedError
 
     # What a journal is told: records as the ledger has them, whatever is there. For backends that can be a journal.
 

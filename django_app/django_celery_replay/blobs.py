@@ -34,8 +34,36 @@ def put(link: Link, statements: Statements, chunks: Iterable[Chunk]) -> None:
     rows = of(chunks)
     for number, (table, columns) in enumerate(((BLOBS, BLOB_COLUMNS), (USES, USE_COLUMNS))):
         sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({statements.marks(len(columns))})"
-        sql += statements.dialect.upsert(columns[0], columns)
+        sql += again(statements, columns[0])
         link.many(sql, [row[number] for row in rows])
+
+
+def again(statements: Statements, key: str) -> str:
+    """Return what makes an INSERT lock the row that is there: whoever gives it up has to see that it is used.
+
+    It is the same, so nothing of it is written again; nor where it is elsewhere by now.
+    """
+    return str(statements.dialect.merge(key, {key: statements.dialect.given(key)}))
+
+
+def unplaced(statements: Statements, limit: int) -> str:
+    """Return a query for large values that nobody has looked at, whether they go elsewhere."""
+    return f"SELECT reference, body FROM {BLOBS} WHERE placed IS NULL LIMIT {int(limit)}"
+
+
+def stub(link: Link, statements: Statements, reference: str, body: bytes) -> None:
+    """Replace a large value by a stub, if nobody has looked at it."""
+    mark = statements.dialect.mark
+    sql = f"UPDATE {BLOBS} SET body = {mark}, placed = TRUE WHERE reference = {mark} AND placed IS NULL"
+    link.change(sql, [body, token(reference)])
+
+
+def stay(link: Link, statements: Statements, reference: str) -> None:
+    """Note that somebody has looked at a large value."""
+    link.change(
+        f"UPDATE {BLOBS} SET placed = FALSE WHERE reference = {statements.dialect.mark} AND placed IS NULL",
+        [token(reference)],
+    )
 
 
 def drop(link: Link, statements: Statements, trace_id: str, references: Collection[str]) -> None:

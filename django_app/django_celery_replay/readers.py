@@ -15,13 +15,14 @@ from celery_replay.records import (
     Job,
     Lease,
     Letter,
+    Placed,
     Row,
     StepRecord,
 )
 from celery_replay.states import LeaseEnd, LetterState
 from celery_replay.stores.reading import Look, Position, Reader
 
-from . import lines
+from . import blobs, lines
 from .batches import forgettable
 from .models import Blob, Lead, LetterTrend
 from .statements import BY_CLAIM, Statements
@@ -34,6 +35,7 @@ from .tables import (
     JOBS,
     LEASES,
     LETTERS,
+    PLACED,
     ROWS,
     STEPS,
     UNCOUNTED,
@@ -138,6 +140,16 @@ class SqlReader(Reader):
         wanted = {token(reference): reference for reference in references}
         sql = f"SELECT reference, body FROM {Blob._meta.db_table} WHERE reference IN ({self._sql.marks(len(wanted))})"
         return {wanted[row[0]]: bytes(row[1]) for row in self._query(sql, [*wanted])}
+
+    def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
+        """Read large values that may go elsewhere."""
+        found = self._query(blobs.unplaced(self._sql, limit), [])
+        return [(restored(reference), bytes(body)) for reference, body in found]
+
+    def placed_due(self, now: Micros, limit: int) -> Sequence[Placed]:
+        """Read objects elsewhere that are to be looked at."""
+        tail = f" WHERE look_at <= {self._sql.dialect.mark} ORDER BY look_at LIMIT {int(limit)}"
+        return [PLACED.read(row) for row in self._query(self._sql.select(PLACED, (), tail), [now])]
 
     def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
         """Read the parking lot, oldest first."""

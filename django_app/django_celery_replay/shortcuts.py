@@ -21,7 +21,7 @@ from celery_replay.states import Outcome, StepState
 from celery_replay.stores.units import HOUR
 
 from . import leasing, relative
-from .blobs import BLOB_COLUMNS, BLOBS, USE_COLUMNS, USES
+from .blobs import BLOB_COLUMNS, BLOBS, USE_COLUMNS, USES, again
 from .blobs import of as blobs_of
 from .dialects import PostgreSQL
 from .statements import Statements
@@ -188,8 +188,7 @@ class Shortcuts:
         chunk, step = self._beside(CHUNKS), self._beside(STEPS)
         blob, use = (
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT {self._sql.marks(len(columns))} FROM work"
-            # Writing it again locks it: whoever gives it up has to see that it is used.
-            + self._sql.dialect.upsert(columns[0], columns)
+            + again(self._sql, columns[0])
             for table, columns in ((BLOBS, BLOB_COLUMNS), (USES, USE_COLUMNS))
         )
         many = (("chunk", chunk, chunks), ("blob", blob, blobs), ("use", use, blobs), ("step", step, steps))

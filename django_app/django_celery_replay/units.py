@@ -16,6 +16,7 @@ from celery_replay.records import (
     Job,
     Lease,
     Letter,
+    Placed,
     Row,
     StepRecord,
     Waiter,
@@ -38,6 +39,7 @@ from .tables import (
     JOBS,
     LEASES,
     LETTERS,
+    PLACED,
     ROWS,
     STEPS,
     UNCOUNTED,
@@ -54,7 +56,7 @@ _LEADS = Lead._meta.db_table
 _BATCH = 500
 _TABLES: dict[type, Table[Any]] = {
     Job: JOBS, Row: ROWS, Letter: LETTERS, HistoryEntry: HISTORY, AttemptRecord: ATTEMPTS, StepRecord: STEPS,
-    Chunk: CHUNKS, Lease: LEASES,
+    Chunk: CHUNKS, Lease: LEASES, Holding: HOLDINGS, Waiter: WAITERS, Placed: PLACED,
 }  # fmt: skip
 
 
@@ -130,18 +132,12 @@ class SqlUnit(Unit):
                 self._put(ROWS, record, _VERSION)
             case Letter():
                 self._put(LETTERS, record, ("revision",))
-            case HistoryEntry():
-                self._link.change(self._sql.upsert(HISTORY), HISTORY.row(record))
-            case AttemptRecord():
-                self._link.change(self._sql.upsert(ATTEMPTS), ATTEMPTS.row(record))
-            case StepRecord():
-                self._link.change(self._sql.upsert(STEPS), STEPS.row(record))
-            case Chunk():
-                self.put_chunks([record])
             case Lease():
                 self._put(LEASES, record)
-            case Holding() | Waiter():
-                table: Table[Any] = HOLDINGS if isinstance(record, Holding) else WAITERS
+            case Chunk():
+                self.put_chunks([record])
+            case _:
+                table = _TABLES[type(record)]
                 self._link.change(self._sql.upsert(table), table.row(record))
 
     def _put(self, table: Table[Any], record: Any, version: tuple[str, ...] = ()) -> None:
@@ -208,8 +204,28 @@ class SqlUnit(Unit):
         encoded = sorted({table.encode(column, value) for value in values})
         return (encoded[start : start + _BATCH] for start in range(0, len(encoded), _BATCH))
 
-    def drop(self, record: Row | StepRecord) -> None:
+    def placed(self, names: Sequence[str]) -> Sequence[Placed]:
+        """Read and lock objects elsewhere."""
+        found: list[Placed] = []
+        for some in self._batches(PLACED, "name", names):
+            name = self._sql.dialect.name("name")
+            tail = f" WHERE {name} IN ({self._sql.marks(len(some))}) ORDER BY {name}{self._sql.dialect.lock}"
+            found += [PLACED.read(row) for row in self._link.rows(self._sql.select(PLACED, (), tail), some)]
+        return found
+
+    def stub(self, reference: str, body: bytes) -> None:
+        """Replace a large value by a stub."""
+        blobs.stub(self._link, self._sql, reference, body)
+
+    def stay(self, reference: str) -> None:
+        """Note that a large value stays as it is."""
+        blobs.stay(self._link, self._sql, reference)
+
+    def drop(self, record: Row | StepRecord | Placed) -> None:
         """Delete a record."""
+        if isinstance(record, Placed):
+            self._link.change(self._sql.delete(PLACED, ("name",)), [PLACED.encode("name", record.name)])
+            return
         if isinstance(record, StepRecord):
             self._link.change(self._sql.delete(STEPS, ("step_id",)), [record.step_id])
             return

@@ -133,6 +133,8 @@ QUERIES: dict[str, str] = {
     "replay_holding_job": "DELETE FROM {holding} WHERE submission IN ('x')",
     "replay_waiter_line": "SELECT * FROM {waiter} WHERE resource = 'x' ORDER BY since, submission LIMIT 3",
     "replay_waiter_job": "DELETE FROM {waiter} WHERE submission = 'x'",
+    "replay_blob_placed": "SELECT reference, body FROM {blob} WHERE placed IS NULL LIMIT 100",
+    "replay_placed_due": "SELECT * FROM {placed} WHERE look_at <= 5 ORDER BY look_at LIMIT 100",
     "replay_marker_age": "SELECT * FROM {marker} WHERE marked_at < 5 ORDER BY marked_at LIMIT 100",
 }
 FEW = ("replay_job_task", "replay_job_trace", "replay_lease_job")
@@ -143,6 +145,8 @@ NAMES = {
     "parked": "parkedjob",
     "chunk": "tracechunk",
     "use": "blobuse",
+    "blob": "blob",
+    "placed": "placedblob",
     "letter": "deadletter",
     "group": "lettergroup",
     "trend": "lettertrend",

@@ -112,6 +112,19 @@ def test_a_row_more_or_less_moves_no_other_part(number):
     assert len(set(more.blobs) - set(shelf)) <= 5
 
 
+@given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(0, 3), min_size=150, max_size=300), max_size=4))
+def test_each_state_of_a_history_is_rebuilt_from_its_snapshot_alone(history):
+    states = [{"a": {f"{n}": encoded({"n": v, "pad": "x" * 40}) for n, v in rows.items()}} for rows in history]
+    for number, state in enumerate(states):
+        shelf = Shelf()
+        references = [shelf.keep(build(one)) for one in states]
+        needed = Tree(references[number], shelf.fetch).references()
+        # Nothing is a difference from another one: all others may go.
+        for reference in shelf.keys() - needed:
+            del shelf[reference]
+        assert dict(Tree(references[number], shelf.fetch).records("a")) == state["a"]
+
+
 def test_a_few_rows_are_one_blob():
     few = rows(range(5))
     assert sum(map(len, few.values())) < INLINE

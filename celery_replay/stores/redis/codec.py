@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from ...exceptions import SchemaMismatch
-from ...records import Chunk, Group, HistoryEntry, Holding, Lease, Letter, Row, StepRecord
+from ...records import Chunk, Group, HistoryEntry, Holding, Lease, Letter, Placed, Row, StepRecord
 from ...serialization import plain_json
 from ...states import Word
 
@@ -193,6 +193,12 @@ def step_of(scope: str, value: bytes) -> StepRecord:
 def lease_of(resource: str, value: bytes) -> Lease:
     """Unpack a lease."""
     return LEASES.decode(value, resource=resource)
+
+
+def placed_of(name: str, value: bytes) -> Placed:
+    """Read what is known of an object elsewhere."""
+    look_at, _, reference = value.partition(b" ")
+    return Placed(name=name, reference=reference.decode("utf-8", "surrogatepass"), look_at=int(look_at))
 
 
 def letter_value(letter: Letter) -> bytes:

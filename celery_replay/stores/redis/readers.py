@@ -7,10 +7,10 @@ from operator import attrgetter
 from typing import Any
 
 from ...clock import Micros
-from ...records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Row, StepRecord
+from ...records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Placed, Row, StepRecord
 from ...states import LetterState
 from ..reading import Look, Pause, Position, Reader
-from . import codec, scripts
+from . import codec, placing, scripts
 from .codec import escaped
 from .jobs import FIELDS, Kept, kept_of
 from .links import Argument, Link
@@ -134,6 +134,19 @@ class RedisReader(Reader):
         """Return large values by their references."""
         found = self._run(lambda link: link.each("HGET", [(f"x:{reference}", "") for reference in references]))
         return {name: body for name, body in zip(references, found, strict=True) if body is not None}
+
+    def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
+        """Return large values that may go elsewhere; one that Redis has forgotten is empty."""
+        placing.begin(self._run)
+        names = [_text(name) for name in self._do("SRANDMEMBER", "unplaced", limit)]
+        bodies = self._each("HGET", [(f"x:{name}", "") for name in names])
+        return [(name, body or b"") for name, body in zip(names, bodies, strict=True)]
+
+    def placed_due(self, now: Micros, limit: int) -> Sequence[Placed]:
+        """Return objects elsewhere that are to be looked at."""
+        names = [_text(name) for name in self._do("ZRANGEBYSCORE", "placed", "-inf", now, "LIMIT", 0, limit)]
+        values = self._many([f"o:{name}" for name in names])
+        return [codec.placed_of(n, value) for n, value in zip(names, values, strict=True) if value is not None]
 
     def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
         """Return parked deliveries, oldest first."""

@@ -17,6 +17,7 @@ from ...records import (
     Job,
     Lease,
     Letter,
+    Placed,
     Row,
     StepRecord,
     Waiter,
@@ -266,6 +267,8 @@ class RedisUnit(Unit):
                 self._dropped.discard((record.scope, record.step_id))
             case Chunk():
                 self.put_chunks([record])
+            case Placed():
+                self._commands += writes.of_placed(record)
             case Lease() | Holding() | Waiter():
                 self._leasing.put(record)
 
@@ -338,8 +341,24 @@ class RedisUnit(Unit):
                 return kept
         return None
 
-    def drop(self, record: Row | StepRecord) -> None:
+    def placed(self, names: Sequence[str]) -> Sequence[Placed]:
+        """Return objects elsewhere."""
+        values = self.know_all([f"o:{name}" for name in names])
+        return [codec.placed_of(n, value) for n, value in zip(names, values, strict=True) if value is not None]
+
+    def stub(self, reference: str, body: bytes) -> None:
+        """Remember to replace a large value by a stub."""
+        self._commands.append(("stub", raw(reference), body))
+
+    def stay(self, reference: str) -> None:
+        """Remember that a large value stays as it is."""
+        self._commands.append(("SREM", "unplaced", raw(reference)))
+
+    def drop(self, record: Row | StepRecord | Placed) -> None:
         """Remember to delete a record."""
+        if isinstance(record, Placed):
+            self._commands += [("DEL", f"o:{record.name}"), ("ZREM", "placed", raw(record.name))]
+            return
         if isinstance(record, Row):
             self.row(record.submission)
             self._rows[record.submission] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ...clock import Micros
-from ...records import HistoryEntry, Job, Letter, Row, StepRecord
+from ...records import HistoryEntry, Job, Letter, Placed, Row, StepRecord
 from . import codec
 from .jobs import Kept, value_of
 from .links import Argument
@@ -101,6 +101,12 @@ def of_entry(entry: HistoryEntry, keep_us: Micros) -> Iterable[Write]:
         key = f"ho:{entry.operation_id}"
         yield "ZADD", key, entry.at, name
         yield "live", key, 10 * keep_us // 1000
+
+
+def of_placed(placed: Placed) -> Iterable[Write]:
+    """Write what is known of an object elsewhere."""
+    yield "SET", f"o:{placed.name}", raw(f"{placed.look_at} {placed.reference}")
+    yield "ZADD", "placed", placed.look_at, raw(placed.name)
 
 
 def home_of(entry: HistoryEntry) -> str:

@@ -7,7 +7,17 @@ database whose transactions guard an effect.
 from __future__ import annotations
 
 from .guards import Fence, Marker
-from .journal import Blob, BlobUse, DeadLetter, HistoryEntry, LetterGroup, LetterTrend, TraceChunk, UncountedLetter
+from .journal import (
+    Blob,
+    BlobUse,
+    DeadLetter,
+    HistoryEntry,
+    LetterGroup,
+    LetterTrend,
+    PlacedBlob,
+    TraceChunk,
+    UncountedLetter,
+)
 from .leases import LeaseHolding, LeaseWaiter, ResourceLease
 from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
 
@@ -25,6 +35,7 @@ __all__ = [
     "LetterTrend",
     "Marker",
     "ParkedJob",
+    "PlacedBlob",
     "ProcessedJob",
     "ResourceLease",
     "SchemaInfo",

@@ -36,9 +36,29 @@ class Blob(models.Model):
 
     reference = TokenField(max_length=255, primary_key=True)
     body = models.BinaryField()
+    """The value; or a stub, where it is elsewhere."""
+    placed = models.BooleanField(null=True)
+    """Whether it went elsewhere; nothing where nobody has looked yet."""
+
+    class Meta:
+        indexes = [models.Index(fields=["placed"], name="replay_blob_placed")]
 
     def __str__(self) -> str:
         return str(self.reference)
+
+
+class PlacedBlob(models.Model):
+    """An object outside of the store. See `celery_replay.records.Placed`."""
+
+    name = TokenField(max_length=255, primary_key=True)
+    reference = TokenField(max_length=255)
+    look_at = MicrosecondsField()
+
+    class Meta:
+        indexes = [models.Index(fields=["look_at"], name="replay_placed_due")]
+
+    def __str__(self) -> str:
+        return str(self.name)
 
 
 class BlobUse(models.Model):

@@ -39,6 +39,11 @@ local COMMANDS = {
   changed = changed,
   blob = put_blob,
   unblob = drop_blob,
+  stub = function(reference, body)
+    local known = redis.call('HGET', P .. 'x:' .. reference, '')
+    if known and string.sub(known, 1, 1) ~= '>' then redis.call('HSET', P .. 'x:' .. reference, '', body) end
+    redis.call('SREM', P .. 'unplaced', reference)
+  end,
   tally = function(group, description, newest, message, filed, unresolved, first, last, hour)
     local key = P .. 'g:' .. group
     local new = redis.call('HSETNX', key, 's', first) == 1

@@ -79,8 +79,10 @@ end
 
 local function put_blob(reference, body, trace, ttl)
   local key = P .. 'x:' .. reference
-  local fresh = absent(key)
-  redis.call('HSET', key, '', body, 't:' .. trace, '')
+  -- One that is there is the same, or it is elsewhere by now.
+  local fresh = redis.call('HSETNX', key, '', body) == 1
+  if fresh and redis.call('EXISTS', P .. 'elsewhere') == 1 then redis.call('SADD', P .. 'unplaced', reference) end
+  redis.call('HSET', key, 't:' .. trace, '')
   live(key, ttl, fresh)
   put_of_trace(trace, 'x:' .. reference, '', ttl)
   changed('x:' .. reference .. '\t' .. trace)
