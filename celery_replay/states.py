@@ -266,6 +266,8 @@ class Verb(Word):
     """The lease that it held on a resource was taken away."""
     ERASED = "erased"
     """Its data was deleted on request."""
+    REVERTED = "reverted"
+    """What one of its attempts had changed was put back."""
     RESOLVED = "resolved"
     """By itself: the job or its replay succeeded."""
     FAILED_AGAIN = "failed_again"

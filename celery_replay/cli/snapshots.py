@@ -9,7 +9,7 @@ import click
 from ..records import Job
 from ..snapshots.capture import AFTER, BEFORE
 from ..snapshots.changes import ROW, as_rows
-from ..snapshots.reading import Taken, taken
+from ..snapshots.reading import Taken, numbered
 from ..snapshots.tree import Tree
 from ..snapshots.values import decoded, plain
 from ..stores.base import Store
@@ -17,8 +17,9 @@ from ..trace import timeline
 from . import fields, options
 from .access import find_job, runtime
 from .output import nothing_found, print_page, print_rows
+from .reverting import revert
 
-SNAPSHOTS = ("when", "at", "attempt", "records", "snapshot")
+SNAPSHOTS = ("when", "at", "number", "attempt", "records", "snapshot")
 RECORDS = ("state", "record", "fields")
 
 
@@ -35,18 +36,19 @@ def list_(ctx: click.Context, job_id: str, as_json: bool) -> None:
     """List the snapshots of a job, all of its attempts, in their order. Equal states have equal names."""
     store = runtime(ctx).store
     found = _taken(store, find_job(store, job_id))
-    print_page([_shown(one) for one in found], SNAPSHOTS, len(found), as_json=as_json)
+    print_page([_shown(number, one) for number, one in found], SNAPSHOTS, len(found), as_json=as_json)
 
 
 @snapshot.command(epilog=options.example("snapshot show 5b5e0c0e-6d5f-4a3c-8f0e-0f4b5a3f9d11 --when before"))
 @click.argument("job_id")
 @click.option("--when", default=AFTER, show_default=True, help="before or after the body, or a name in between.")
+@click.option("--attempt", default=0, metavar="N", help="Of this attempt, as `trace show` counts them.")
 @options.as_json
 @click.pass_context
-def show(ctx: click.Context, job_id: str, when: str, as_json: bool) -> None:
+def show(ctx: click.Context, job_id: str, when: str, attempt: int, as_json: bool) -> None:
     """Show the records of a snapshot, the last one that was taken then. Secret fields were never written down."""
     store = runtime(ctx).store
-    tree = _tree(store, find_job(store, job_id), when)
+    tree = _tree(store, find_job(store, job_id), when, attempt)
     rows = [
         {"state": name, "record": record, "fields": plain(decoded(body))}
         for name in tree.names
@@ -55,48 +57,67 @@ def show(ctx: click.Context, job_id: str, when: str, as_json: bool) -> None:
     print_page(rows, RECORDS, len(rows), as_json=as_json)
 
 
-@snapshot.command(epilog=options.example("snapshot diff 5b5e0c0e-6d5f-4a3c-8f0e-0f4b5a3f9d11"))
+@snapshot.command(epilog=options.example("snapshot diff 5b5e0c0e-6d5f-4a3c-8f0e-0f4b5a3f9d11 --attempt 1 --with 2"))
 @click.argument("job_id")
 @click.argument("other", required=False, metavar="[JOB_ID]")
-@click.option("--from", "begin", default=None, help="A moment; by default before the body, or after that of two jobs.")
-@click.option("--to", "end", default=AFTER, show_default=True, help="A later moment, or one of the other job.")
+@click.option("--from", "begin", default=None, help="A moment; by default before the body, or after that of two.")
+@click.option("--to", "end", default=AFTER, show_default=True, help="A later moment, or one of the other.")
+@click.option("--attempt", default=0, metavar="N", help="Of this attempt, as `trace show` counts them.")
+@click.option("--with", "against", default=0, metavar="N", help="Compared with this attempt, of the other job if any.")
 @options.as_json
 @click.pass_context
-def diff(ctx: click.Context, job_id: str, other: str | None, begin: str | None, end: str, as_json: bool) -> None:
+def diff(
+    ctx: click.Context,
+    /,
+    job_id: str,
+    other: str | None,
+    begin: str | None,
+    end: str,
+    attempt: int,
+    against: int,
+    as_json: bool,
+) -> None:
     """Show what changed from one snapshot to another, field by field: by default, what a job's last attempt did.
 
-    With two jobs, how the second one's state differs from the first one's. The exit code is 0 where something
-    differs, 1 where nothing does.
+    With two attempts or two jobs, such as a job and its replay, how what the second one left differs from what the
+    first one left. What a fork left is compared with its original where the fork runs: `run --mode fork`. The exit code
+    is 0 where something differs, 1 where nothing does.
     """
     store = runtime(ctx).store
     job = find_job(store, job_id)
-    before = _tree(store, job, begin or (AFTER if other else BEFORE))
-    after = _tree(store, find_job(store, other) if other else job, end)
+    two = bool(other or against)
+    before = _tree(store, job, begin or (AFTER if two else BEFORE), attempt)
+    after = _tree(store, find_job(store, other) if other else job, end, against if two else attempt)
     rows = list(as_rows(before, after))
     if not rows:
         nothing_found("nothing differs")
     print_rows(rows, ROW, as_json=as_json)
 
 
-def _taken(store: Store, job: Job) -> Sequence[Taken]:
-    return taken(event for event in timeline(store, job.trace_id) if event.job_id in ("", job.task_id))
+snapshot.add_command(revert)
 
 
-def _tree(store: Store, job: Job, when: str) -> Tree:
-    found = [one for one in _taken(store, job) if one.when == when]
+def _taken(store: Store, job: Job) -> Sequence[tuple[int, Taken]]:
+    return numbered(job, timeline(store, job.trace_id), store.attempts(job.submission))
+
+
+def _tree(store: Store, job: Job, when: str, attempt: int = 0) -> Tree:
+    found = [one for number, one in _taken(store, job) if one.when == when and attempt in (0, number)]
     if not found:
         if not job.attempts:
             nothing_found(
                 "this job ran nothing, so nothing was captured: its key had been done before; see `trace show`"
             )
-        nothing_found(f"no snapshot {when!r} of this job; does its task declare state=, and what does its trace tell?")
+        which = f"attempt #{attempt} of this job" if attempt else "this job"
+        nothing_found(f"no snapshot {when!r} of {which}; does its task declare state=, and what does its trace tell?")
     return Tree(found[-1].reference, store.blobs)
 
 
-def _shown(one: Taken) -> fields.Fields:
+def _shown(number: int, one: Taken) -> fields.Fields:
     return {
         "when": one.when,
         "at": fields.moment(one.at),
+        "number": number,
         "attempt": one.attempt,
         "records": one.records,
         "snapshot": one.reference,

@@ -36,6 +36,9 @@ logger = logger_of(__name__)
 class StateProvider(Protocol):
     """Knows how to read values of a library's types."""
 
+    reverts: bool
+    """Can it put its values back? Then it is a `snapshots.reversal.Reverter`."""
+
     def guarded(self) -> AbstractContextManager[Any]:
         """Keep errors of a capture from breaking what is open around it, such as a transaction."""
 
@@ -84,7 +87,7 @@ def capture(states: Mapping[str, Callable[[], Any]], providers: Sequence[StatePr
 
 def _bodies(name: str, value: Any, providers: Sequence[StateProvider]) -> dict[str, bytes]:
     found = {
-        record: encoded({field: _kept(field, item) for field, item in fields.items()})
+        record: encoded({field: written_down(field, item) for field, item in fields.items()})
         for record, fields in islice(_records(name, value, providers), LIMIT + 1)
     }
     if len(found) > LIMIT:
@@ -101,7 +104,8 @@ def _records(name: str, value: Any, providers: Sequence[StateProvider]) -> Itera
     return [(name, value if isinstance(value, Mapping) else {"value": value})]
 
 
-def _kept(field: str, value: Any) -> Any:
+def written_down(field: str, value: Any) -> Any:
+    """Return what is written down of a field: nothing that is secret."""
     if is_secret(field):
         return Redacted.REDACTED
     return redact(value, field) if type(value) in _DATA else value

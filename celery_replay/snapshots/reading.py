@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ..clock import Micros
 from ..exceptions import SnapshotUnreadable
-from ..records import Event
+from ..records import AttemptRecord, Event, Job
+from ..trace import story
 from .tree import Fetch, Tree
 
 
@@ -41,6 +42,13 @@ def taken(events: Iterable[Event], attempt: str = "") -> Sequence[Taken]:
         for event in events
         if event.name == "snapshot_taken" and "snapshot" in event.attributes and attempt in ("", event.attempt)
     ]
+
+
+def numbered(job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord]) -> list[tuple[int, Taken]]:
+    """Return the snapshots of a job, each with the number of its attempt, as its story counts them."""
+    told = [event for event in events if event.job_id in ("", job.task_id)]
+    numbers = {event.attempt: number for number, event in story(job, told, attempts)}
+    return [(numbers.get(one.attempt, 0), one) for one in taken(told)]
 
 
 def parts_of_each(events: Iterable[Event], fetch: Fetch) -> Mapping[str, Collection[str]]:

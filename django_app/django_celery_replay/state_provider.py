@@ -10,6 +10,8 @@ from django.db import connections, transaction
 from django.db.models import Field, Manager, Model, QuerySet
 
 from celery_replay.snapshots.capture import Record
+from celery_replay.snapshots.changes import RecordChange
+from celery_replay.snapshots.reversal import Reversal
 from celery_replay.snapshots.values import is_known
 
 RANGE = "range"
@@ -19,6 +21,8 @@ _BATCH = 500
 
 class DjangoState:
     """Captures querysets, managers and model instances; each queryset by one query, without making instances."""
+
+    reverts = True
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -41,6 +45,14 @@ class DjangoState:
             return _rows_of(value)
         return None
 
+    def revert(
+        self, changes: Sequence[RecordChange], *, using: str = "", version_field: str = "", apply: bool, partly: bool
+    ) -> Sequence[Reversal]:
+        """Put rows back, each only where it still is as the attempt left it."""
+        from .reverting import Reverting
+
+        return Reverting(using, version_field).revert(changes, apply=apply, partly=partly)
+
 
 def _rows(queryset: QuerySet[Any], limit: int) -> Iterator[Record]:
     model = queryset.model
@@ -52,7 +64,7 @@ def _rows(queryset: QuerySet[Any], limit: int) -> Iterator[Record]:
     # A slice's order says what is in it; another's is of no use here, and may cost a sort.
     plain = queryset if queryset.query.is_sliced else queryset.order_by()[: limit + 1]
     for row in plain.prefetch_related(None).values_list(*names):
-        values = (_kept(field, value) for field, value in zip(fields, row, strict=True))
+        values = (kept(field, value) for field, value in zip(fields, row, strict=True))
         yield f"{label}:{','.join(str(row[key]) for key in keys)}", dict(zip(names, values, strict=True))
 
 
@@ -66,7 +78,8 @@ def _rows_of(instances: Sequence[Model]) -> Iterator[Record]:
             yield from _rows(found, _BATCH)
 
 
-def _kept(field: Field[Any, Any], value: Any) -> Any:
+def kept(field: Field[Any, Any], value: Any) -> Any:
+    """Return what a field's value is kept as."""
     if is_known(value):
         return value
     if is_range(value):

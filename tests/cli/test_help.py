@@ -33,7 +33,7 @@ def test_the_commands_are_these():
         "failures explain", "failures rules",
         "jobs find", "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune",
             "run",
-        "snapshot diff", "snapshot list", "snapshot show", "status",
+        "snapshot diff", "snapshot list", "snapshot revert", "snapshot show", "status",
         "steward", "trace list", "trace show",
     }  # fmt: skip
 

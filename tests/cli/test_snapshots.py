@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from celery_replay.snapshots.capture import take
+from celery_replay.states import Outcome
 from celery_replay.trace import Recorder
 from tests.conformance.callers import closes, runs
 
@@ -53,6 +54,24 @@ def test_two_jobs_are_compared_by_what_they_left(shop, captures):
     captures("a", BEFORE, ("after", {"n": 1}))
     captures("b", BEFORE, ("after", {"n": 2}))
     assert [row["after"] for row in shop.reads("snapshot diff a b")] == [2]
+
+
+def test_two_attempts_are_compared_by_what_they_left(shop):
+    for number, state in enumerate(({"n": 1}, {"n": 2})):
+        job = runs(shop.store, "a", generation=number, claim=None, trace_id="a", task_id="task-a")
+        recorder = Recorder("a", job.nonce, {"job": job.task_id})
+        recorder.record("started")
+        for label, seen in (("before", {"n": 0}), ("after", state)):
+            take(label, {"order": lambda seen=seen: seen}, (), recorder)
+        shop.store.flush(chunks=recorder.take())
+        closes(shop.store, job, (Outcome.RETRY_SCHEDULED, Outcome.SUCCEEDED)[number], claim=None)
+        shop.clock.now += 1_000_000
+    compared = shop.reads("snapshot diff a --attempt 1 --with 2")
+    assert [(row["before"], row["after"]) for row in compared] == [(1, 2)]
+    assert [(row["before"], row["after"]) for row in shop.reads("snapshot diff a --attempt 1")] == [(0, 1)]
+    assert [row["fields"] for row in shop.reads("snapshot show a --attempt 1")] == [{"n": 1}]
+    assert [row["number"] for row in shop.reads("snapshot list a")] == [1, 1, 2, 2]
+    assert shop.types("snapshot diff a --attempt 3").exit_code == 1
 
 
 def test_moments_in_between_can_be_asked_for(shop, captures):

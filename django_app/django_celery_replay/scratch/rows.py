@@ -40,7 +40,7 @@ def recorded(tree: Tree, found: Differences) -> Recorded:
             if record == name:
                 continue
             label = record.partition(":")[0]
-            model = _model(label)
+            model = model_of(label)
             if model is None:
                 found.add(Kind.MODEL_GONE, label, record=record)
             elif bodies.setdefault(model, {}).setdefault(record, body) != body:
@@ -48,7 +48,8 @@ def recorded(tree: Tree, found: Differences) -> Recorded:
     return {model: {record: decoded(body) for record, body in some.items()} for model, some in bodies.items()}
 
 
-def _model(label: str) -> type[Model] | None:
+def model_of(label: str) -> type[Model] | None:
+    """Return the model with this label; None where there is none."""
     try:
         # Also one of no installed app's, as long as it is imported.
         return apps.get_registered_model(*label.split("."))
