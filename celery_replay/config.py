@@ -47,6 +47,9 @@ class Settings:
     """How long a closed attempt may take to send its callbacks on; 0: computed from Celery's chord settings."""
     retention: float = 7 * 86_400
     """How long a key is remembered: the window in which a duplicate is recognised."""
+    detail_retention: float = 0
+    """How long snapshots and events of jobs that succeeded are kept, if that is shorter; then only how many there were
+    of which. 0: as long as the job."""
     poison_cap: int = 5
     """How many attempts in a row may die without closing before the job is dead-lettered."""
     requeue_delay: float = 5
@@ -232,6 +235,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lease_ttl_max": (_number(1), "a number of seconds, 1 or more"),
     "canvas_ttl": (_number(0), "a number of seconds"),
     "retention": (_number(1), "a number of seconds, longer than your slowest retry"),
+    "detail_retention": (_number(0), "a number of seconds; 0 to keep all as long as the job"),
     "poison_cap": (_whole(1), "a whole number, 1 or more"),
     "requeue_delay": (_number(0), "a number of seconds"),
     "requeue_cap": (_whole(1), "a whole number, 1 or more"),

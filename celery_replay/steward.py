@@ -34,7 +34,7 @@ from .losses import News
 from .records import Chunk, evolve
 from .runtime import Runtime, runtime_of, store_url
 from .stores.base import Store
-from .trace import Recorder
+from .trace import Recorder, summarised
 
 logger = logger_of(__name__)
 
@@ -46,6 +46,8 @@ _LEAD_TTL = 4.0
 _PRUNE_EVERY = 60.0
 _ARCHIVE_PAUSE = 10.0
 """Seconds until a journal that could not be told is tried again."""
+_THIN_EVERY = 3600.0
+"""Seconds between two passes through all jobs whose details may go."""
 _PLACE_PAUSE = 5.0
 """Seconds between two looks for large values that go elsewhere."""
 _FETCHED = 200
@@ -82,6 +84,8 @@ class Steward:
         self._next_prune = 0.0
         self._next_archive = 0.0
         self._next_place = 0.0
+        self._next_thinning = 0.0
+        self._thinned = ""
         self._placing: threading.Thread | None = None
         self._behind = False
         self._failing: set[str] = set()
@@ -158,6 +162,16 @@ class Steward:
     def _prune(self) -> None:
         while self.runtime.store.prune():
             time.sleep(0.05)
+        detail_us = micros(self.runtime.settings.detail_retention)
+        if detail_us and time.monotonic() >= self._next_thinning:
+            until = time.monotonic() + PERIOD
+            more = True
+            while more and time.monotonic() < until:
+                _, self._thinned = self.runtime.store.thin(detail_us, summarised, self._thinned)
+                more = bool(self._thinned)
+            if not more:
+                # All over again: what was kept, or waited for somebody, may do so no more.
+                self._next_thinning = time.monotonic() + _THIN_EVERY
 
     def _dispatch(self, rows: Any) -> None:
         parking.dispatch(self.runtime.app, self.runtime.store, rows, self.runtime.resend_us)

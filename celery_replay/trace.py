@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ VALUE_LIMIT = 1_000_000
 ATTRIBUTES_LIMIT = 100
 """Attributes that an event may have; the others are left out."""
 MESSAGE_LIMIT = 500
+SUMMARY = "summarised"
+"""The event that stands for all others of a trace whose details were not kept longer."""
 BUFFER_LIMIT = 10_000
 """Events that an attempt may hold while the store is away; later ones are counted, not kept."""
 
@@ -280,6 +283,30 @@ def stripped(chunk: Chunk, job: Job) -> tuple[Chunk | None, set[str]]:
         lean.append([sequence, name, at - data["at"], flags, status, said, kept or None])
     rest = {name: value for name, value in data.items() if name != "key"}
     return evolve(chunk, body=pack({**rest, "events": lean}), blobs=()), references
+
+
+def summarised(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Reduce all events of a trace to how many there were of which, in one event of its first chunk.
+
+    Returns:
+        The chunks that change; none where that was done before, or nobody can tell what they say.
+    """
+    ordered = sorted(chunks, key=lambda chunk: (chunk.recorded_at, chunk.nonce, chunk.first))
+    try:
+        data = [unpack(chunk.body) for chunk in ordered]
+        raw = [event for one in data for event in _raw(one)]
+    except Exception:  # it is damaged, or of another version
+        return []
+    if not raw or [event[1] for event in raw] == [SUMMARY]:
+        return []
+    counts: Counter[str] = Counter()
+    for _, name, *_, attributes, _ in raw:
+        counts.update(attributes["counts"] if name == SUMMARY else [name])
+    told = {"events": counts.total(), "counts": dict(sorted(counts.items()))}
+    first = min(event[2] for event in raw)
+    events = [[[raw[0][0], SUMMARY, first - data[0]["at"], 0, "success", told]], *([[]] * (len(data) - 1))]
+    pairs = zip(ordered, data, events, strict=True)
+    return [evolve(chunk, body=pack({**one, "events": own}), blobs=()) for chunk, one, own in pairs]
 
 
 def _references(attributes: Mapping[str, Any] | None, extra: Mapping[str, Any] | None) -> Iterable[str]:

@@ -19,7 +19,7 @@ from .access import find_job, runtime
 from .output import nothing_found, print_page, print_rows
 from .reverting import revert
 
-SNAPSHOTS = ("when", "at", "number", "attempt", "records", "snapshot")
+SNAPSHOTS = ("when", "at", "number", "attempt", "fence", "records", "snapshot")
 RECORDS = ("state", "record", "fields")
 
 
@@ -119,6 +119,7 @@ def _shown(number: int, one: Taken) -> fields.Fields:
         "at": fields.moment(one.at),
         "number": number,
         "attempt": one.attempt,
+        "fence": one.fence,
         "records": one.records,
         "snapshot": one.reference,
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TextIO
 
 from ..clock import SECOND, Micros
 from ..facts import alive
@@ -16,21 +18,27 @@ from ..trace import failure_in, story, telling, timeline, title, tone
 from . import fields
 from .output import cell, printable, to_json
 from .payload import decoded
+from .values import values_of
 
 _COLOURS = {"fail": "31", "skipped": "33", "domain": "36", "side_effect": "32", "good": "32", "plain": "2"}
 
 
-def show(store: Store, job: Job, *, as_json: bool = False, out: TextIO | None = None) -> None:
+def show(
+    store: Store, job: Job, *, as_json: bool = False, with_values: bool = False, out: TextIO | None = None
+) -> None:
     """Print a job's trace: what was recorded, in its order. Nothing is run."""
     out = out or sys.stdout
     events, attempts = timeline(store, job.trace_id), store.attempts(job.submission)
     if as_json:
         known = [event for _, event in story(job, events, attempts)]
         failure = failure_in(job, known)
-        for event in known:
-            out.write(to_json(fields.event(event, failed_here=event is failure)) + "\n")
+        values = values_of(store, known) if with_values else ()
+        for number, event in enumerate(known):
+            told = {"values": values[number]} if with_values else {}
+            out.write(to_json({**fields.event(event, failed_here=event is failure), **told}) + "\n")
         return
-    for line in draw(job, events, attempts, colour=out.isatty()):
+    look = partial(values_of, store) if with_values else None
+    for line in draw(job, events, attempts, colour=out.isatty(), values=look):
         out.write(line + "\n")
     if job.status is Outcome.OPEN and not alive(job, store.now()) and job.lease_until is not None:
         since, filed = cell(fields.moment(job.lease_until)), cell(fields.moment(job.reap_at))
@@ -43,17 +51,30 @@ def show(store: Store, job: Job, *, as_json: bool = False, out: TextIO | None = 
 
 
 def draw(
-    job: Job, events: Iterable[Event], attempts: Iterable[AttemptRecord] = (), *, colour: bool = False
+    job: Job,
+    events: Iterable[Event],
+    attempts: Iterable[AttemptRecord] = (),
+    *,
+    colour: bool = False,
+    values: Callable[[Sequence[Event]], Sequence[Mapping[str, Any]]] | None = None,
 ) -> Iterable[str]:
-    """Draw a trace line by line: time since the first event, attempt, what happened; at last where it failed."""
+    """Draw a trace line by line: time since the first event, attempt, what happened; at last where it failed.
+
+    Args:
+        values: looks up what events refer to, which then stands below each.
+    """
     told = story(job, events, attempts)
     known = [event for _, event in told]
     failure = failure_in(job, known)
     key = f"  key {_shown(job.key)}" if job.key else ""
     yield _paint(f"{_shown(job.operation)}  {_shown(job.task_id)}", "1", colour) + f"  {job.status}{key}"
-    for number, event in told:
+    found = values(known) if values is not None else [{}] * len(known)
+    for (number, event), referred in zip(told, found, strict=True):
         mark = _paint("  ◀ failed here", _COLOURS["fail"], colour) if event is failure else ""
         yield _line(event, number, known[0].at, colour) + mark
+        yield from (
+            f"{'':17}{_shown(f'{name} = {json.dumps(value, default=str)}')}" for name, value in referred.items()
+        )
     if failure is not None:
         number = next(number for number, event in told if event is failure)
         where = f"in attempt #{number}" if number else "outside of its attempts"

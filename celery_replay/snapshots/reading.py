@@ -23,6 +23,8 @@ class Taken:
     attempt: str
     reference: str
     records: int
+    fence: int | None = None
+    """Token of the attempt's lease on its job, which tells older owners from newer ones."""
 
 
 def taken(events: Iterable[Event], attempt: str = "") -> Sequence[Taken]:
@@ -38,6 +40,7 @@ def taken(events: Iterable[Event], attempt: str = "") -> Sequence[Taken]:
             attempt=event.attempt,
             reference=str(event.attributes["snapshot"]["blob"]),
             records=int(event.attributes["records"]),
+            fence=event.fence,
         )
         for event in events
         if event.name == "snapshot_taken" and "snapshot" in event.attributes and attempt in ("", event.attempt)

@@ -24,6 +24,7 @@ from ..states import LeaseEnd, Outcome, Reason, RowStatus, StepState
 from . import lines
 from .archive import Backlog
 from .placing import Placing
+from .thinning import Thinning
 from .triage import Strip, Triage
 from .units import Contention, Unit, facts_of, save
 
@@ -50,7 +51,7 @@ class Pulse:
     """What it has leased."""
 
 
-class Store(Placing, Triage):
+class Store(Placing, Thinning, Triage):
     """Ledger, journal and blobs in one. Thread-safe; opened lazily, anew in every process.
 
     Raises `StoreUnavailable` where it can't be reached. Reads are consistent, but of the moment only.

@@ -120,6 +120,18 @@ class BothReader(Reader):
         """Count the jobs that pruning would delete."""
         return max(self._journal.forgettable(now, limit), self._ledger.forgettable(now, limit))
 
+    def oldest_jobs(self, after: str, until: Micros, limit: int) -> tuple[Sequence[Job], str]:
+        """Return the next jobs, oldest first."""
+        return self._journal.oldest_jobs(after, until, limit)
+
+    def jobs_of_trace(self, trace_id: str) -> Sequence[Job]:
+        """Return all jobs of a trace."""
+        return _merged("submission", self._journal.jobs_of_trace(trace_id), self._ledger.jobs_of_trace(trace_id))
+
+    def trace_size(self, trace_id: str) -> int:
+        """Return how many bytes a trace has in both."""
+        return self._journal.trace_size(trace_id) + self._ledger.trace_size(trace_id)
+
     def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
         """Return large values that may go elsewhere."""
         return self._journal.unplaced(limit)

@@ -23,6 +23,7 @@ from .base import Store
 from .both import BothReader
 from .ledger import Ledger
 from .reading import Reader
+from .thinning import Summarise
 from .triage import Strip, erase_now, erase_records
 from .units import Unit
 
@@ -253,6 +254,27 @@ class JournaledStore(Store):
             self.ledger._atomically(lambda unit: unit.put(row) if unit.row(submission) is None else None)
             logger.warning("replay.parked_job_restored", extra={"submission": submission})
         return super().free(submission, actor, text)
+
+    def keep(self, submission: str, decision: Decision, until: Micros | None = None) -> Job:
+        """Keep a job that ended, with its trace; one that the ledger has forgotten in the journal.
+
+        Raises:
+            TriageRefused: as in one store.
+        """
+        if self.ledger.job(submission) is None:
+            return self.journal.keep(submission, decision, until)
+        return super().keep(submission, decision, until)
+
+    def thin(self, detail_us: Micros, summarise: Summarise, after: str = "", limit: int = BATCH) -> tuple[int, str]:
+        """Let details go in both."""
+        here, _, there = after.partition("|")
+        count, done = 0, not after
+        if here or done:
+            count, here = self.ledger.thin(detail_us, summarise, here, limit)
+        if there or done:
+            more, there = self.journal.thin(detail_us, summarise, there, limit)
+            count += more
+        return count, f"{here}|{there}" if here or there else ""
 
     def _erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
         """Erase a person's data in both; nobody tells the journal anything meanwhile that was read before.

@@ -180,6 +180,15 @@ class _MemoryUnit(Unit):
         self._set(self._tables.blobs, reference, _ABSENT)
         self._set(self._tables.stays, reference, _ABSENT)
 
+    def forget_blobs(self, trace_id: str) -> None:
+        chunks = self._tables.chunks
+        own = [(key, chunk) for key, chunk in chunks.items() if chunk.trace_id == trace_id]
+        for key, chunk in own:
+            self._set(chunks, key, evolve(chunk, blobs=()))
+        used = {reference for chunk in chunks.values() for reference, _ in chunk.blobs}
+        for reference in self._tables.blobs.keys() - used:
+            self._drop_blob(reference)
+
     def placed(self, names: Sequence[str]) -> Sequence[Placed]:
         return [self._tables.placed[name] for name in names if name in self._tables.placed]
 
@@ -379,6 +388,21 @@ class _MemoryReader(Reader):
 
     def blobs(self, references: Sequence[str]) -> Mapping[str, bytes]:
         return {name: self._tables.blobs[name] for name in references if name in self._tables.blobs}
+
+    def oldest_jobs(self, after: str, until: Micros, limit: int) -> tuple[Sequence[Job], str]:
+        at, _, last = after.partition("/")
+        known = ((job.started_at, job.submission) for job in self._tables.jobs.values() if job.started_at <= until)
+        places = sorted(place for place in known if not after or place > (int(at), last))[:limit]
+        end = f"{places[-1][0]}/{places[-1][1]}" if len(places) == limit else ""
+        return [self._tables.jobs[submission] for _, submission in places], end
+
+    def jobs_of_trace(self, trace_id: str) -> Sequence[Job]:
+        return [job for job in self._tables.jobs.values() if job.trace_id == trace_id]
+
+    def trace_size(self, trace_id: str) -> int:
+        chunks = self.chunks(trace_id)
+        blobs = self.blobs(list({reference for chunk in chunks for reference, _ in chunk.blobs}))
+        return sum(len(chunk.body) for chunk in chunks) + sum(map(len, blobs.values()))
 
     def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
         tables = self._tables

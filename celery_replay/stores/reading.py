@@ -125,6 +125,22 @@ class Reader(LeaseReader, ABC):
         return ()
 
     @abstractmethod
+    def oldest_jobs(self, after: str, until: Micros, limit: int) -> tuple[Sequence[Job], str]:
+        """Return the next jobs that were last started by some time, oldest first, and where to go on; empty at the end.
+
+        Args:
+            after: where the last call ended.
+        """
+
+    @abstractmethod
+    def jobs_of_trace(self, trace_id: str) -> Sequence[Job]:
+        """Return all jobs of a trace."""
+
+    @abstractmethod
+    def trace_size(self, trace_id: str) -> int:
+        """Return how many bytes a trace's events and large values have in this store."""
+
+    @abstractmethod
     def rows(self, limit: int, after: Position | None = None) -> Sequence[Row]:
         """Return parked deliveries, oldest first; only those after a position, if one is given."""
 

@@ -135,6 +135,26 @@ class Triage(ABC):
         """
         return self._act("", lambda unit: _free_lease(unit, resource, actor, text, force=force))
 
+    def keep(self, submission: str, decision: Decision, until: Micros | None = None) -> Job:
+        """Keep a job that ended, with its trace: for good, or only until some time from now on.
+
+        Its key is remembered as long.
+
+        Raises:
+            TriageRefused: there is none, or it has not ended.
+        """
+
+        def step(unit: Unit) -> Job:
+            job = unit.job(submission)
+            if job is None or not job.status.over:
+                raise TriageRefused("there is no such job" if job is None else f"it has not ended: it is {job.status}")
+            kept = evolve(job, keep_until=until)
+            unit.put(kept)
+            unit.put(dead_letters.entry(decision, unit.now, submission=submission))
+            return kept
+
+        return self._act("", step)
+
     def _erase(self, submission: str, decision: Decision, strip: Strip) -> Job:
         """Erase a person's data from all that is kept of a job that ended; return what stays of the job.
 

@@ -179,6 +179,10 @@ class Unit(ABC):
         for chunk in chunks:
             self.put(chunk)
 
+    def forget_blobs(self, trace_id: str) -> None:
+        """Delete all of a trace's large values, but for those that other traces have, too."""
+        raise NotImplementedError
+
     # Large values elsewhere.
 
     def placed(self, names: Sequence[str]) -> Sequence[Placed]:

@@ -141,6 +141,30 @@ class SqlReader(Reader):
         sql = f"SELECT reference, body FROM {Blob._meta.db_table} WHERE reference IN ({self._sql.marks(len(wanted))})"
         return {wanted[row[0]]: bytes(row[1]) for row in self._query(sql, [*wanted])}
 
+    def oldest_jobs(self, after: str, until: Micros, limit: int) -> tuple[Sequence[Job], str]:
+        """Find the next jobs, oldest first."""
+        at, _, last = after.partition("/")
+        mark = self._sql.dialect.mark
+        more = f" AND started_at >= {mark} AND (started_at > {mark} OR submission > {mark})" if after else ""
+        tail = f" WHERE started_at <= {mark}{more} ORDER BY started_at, submission LIMIT {int(limit)}"
+        values = [until, *([int(at), int(at), token(last)] if after else [])]
+        jobs = [JOBS.read(row) for row in self._query(self._sql.select(JOBS, (), tail), values)]
+        return jobs, f"{jobs[-1].started_at}/{jobs[-1].submission}" if len(jobs) == limit else ""
+
+    def jobs_of_trace(self, trace_id: str) -> Sequence[Job]:
+        """Find all jobs of a trace."""
+        return self._all(JOBS, "", trace_id=trace_id)
+
+    def trace_size(self, trace_id: str) -> int:
+        """Sum up a trace's events and large values."""
+        mark = self._sql.dialect.mark
+        own = f"SELECT reference FROM {blobs.USES} WHERE trace_id = {mark}"
+        sizes = (
+            f"SELECT SUM(LENGTH(body)) FROM {CHUNKS.name} WHERE trace_id = {mark}",
+            f"SELECT SUM(LENGTH(body)) FROM {blobs.BLOBS} WHERE reference IN ({own})",
+        )
+        return sum(int(self._query(sql, [CHUNKS.encode("trace_id", trace_id)])[0][0] or 0) for sql in sizes)
+
     def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
         """Read large values that may go elsewhere."""
         found = self._query(blobs.unplaced(self._sql, limit), [])

@@ -204,6 +204,10 @@ class SqlUnit(Unit):
         encoded = sorted({table.encode(column, value) for value in values})
         return (encoded[start : start + _BATCH] for start in range(0, len(encoded), _BATCH))
 
+    def forget_blobs(self, trace_id: str) -> None:
+        """Delete all of a trace's large values."""
+        blobs.forget(self._link, self._sql, [CHUNKS.encode("trace_id", trace_id)])
+
     def placed(self, names: Sequence[str]) -> Sequence[Placed]:
         """Read and lock objects elsewhere."""
         found: list[Placed] = []

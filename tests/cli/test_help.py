@@ -34,7 +34,7 @@ def test_the_commands_are_these():
         "jobs find", "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune",
             "run",
         "snapshot diff", "snapshot list", "snapshot revert", "snapshot show", "status",
-        "steward", "trace list", "trace show",
+        "steward", "trace keep", "trace list", "trace show", "trace unkeep",
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from celery_replay.cli.fields import moment
 from celery_replay.cli.output import cell
 from celery_replay.clock import SECOND
+from celery_replay.serialization import pack
 from celery_replay.states import Outcome
 from celery_replay.trace import Recorder
 from tests.conformance.callers import closes, runs
@@ -107,3 +108,22 @@ def test_events_in_json_have_iso_times(shop):
 
 def test_an_unknown_job_ends_with_one(shop):
     assert shop.types("trace show nobody").exit_code == 1
+
+
+def test_values_show_what_other_services_answered_without_secrets(shop):
+    job = runs(shop.store, "a", nonce="n")
+    recorder = Recorder("trace", "n", {"job": "task"})
+    body = pack({"call": "digest", "output": '{"status": 200, "password": "hunter2"}'})
+    recorder.record("step_done", step="buy", output_ref="ref", blobs={"ref": body})
+    recorder.record("looked", domain=True, attributes={"rows": ["row"] * 1_000, "token": ["hunter2"] * 1_000})
+    shop.store.flush(chunks=recorder.take())
+    closes(shop.store, job)
+    step, looked = shop.reads("trace show a --values")
+    assert step["values"] == {"output": {"status": 200, "password": "[redacted]"}}
+    assert looked["values"]["rows"] == ["row"] * 1_000
+    drawn = shop.types("trace show a --values").stdout
+    assert 'output = {"status": 200' in drawn
+    assert "hunter2" not in drawn
+    shop.store._tables.blobs.clear()
+    assert next(event["values"] for event in shop.reads("trace show a --values")) == {"output": "(gone)"}
+    assert "values" not in shop.reads("trace show a")[0]

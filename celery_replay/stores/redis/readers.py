@@ -135,6 +135,26 @@ class RedisReader(Reader):
         found = self._run(lambda link: link.each("HGET", [(f"x:{reference}", "") for reference in references]))
         return {name: body for name, body in zip(references, found, strict=True) if body is not None}
 
+    def oldest_jobs(self, after: str, until: Micros, limit: int) -> tuple[Sequence[Job], str]:
+        """Return the next jobs of the index, oldest first."""
+        found = self._do("XRANGE", "jobs", f"({after}" if after else "-", until // 1000, "COUNT", limit)
+        names = list(dict.fromkeys(_text(entry[1][1]) for entry in found))
+        end = found[-1][0].decode() if len(found) == limit else ""
+        return [kept.job for kept in self._kept(names) if kept.job.started_at <= until], end
+
+    def jobs_of_trace(self, trace_id: str) -> Sequence[Job]:
+        """Return all jobs of a trace."""
+        names = [_text(name)[2:] for name in self._do("HKEYS", f"t:{trace_id}") if name[:2] == b"j:"]
+        return [
+            kept.job for kept in self._kept(list(dict.fromkeys([trace_id, *names]))) if kept.job.trace_id == trace_id
+        ]
+
+    def trace_size(self, trace_id: str) -> int:
+        """Return how many bytes a trace's events and large values have."""
+        names = [_text(name)[2:] for name in self._do("HKEYS", f"t:{trace_id}") if name[:2] == b"x:"]
+        values = self._each("HSTRLEN", [(f"x:{name}", "") for name in names])
+        return sum(len(chunk.body) for chunk in self.chunks(trace_id)) + sum(map(int, values))
+
     def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
         """Return large values that may go elsewhere; one that Redis has forgotten is empty."""
         placing.begin(self._run)

@@ -341,6 +341,10 @@ class RedisUnit(Unit):
                 return kept
         return None
 
+    def forget_blobs(self, trace_id: str) -> None:
+        """Remember to delete all of a trace's large values."""
+        self._commands.append(("unblob_all", raw(trace_id)))
+
     def placed(self, names: Sequence[str]) -> Sequence[Placed]:
         """Return objects elsewhere."""
         values = self.know_all([f"o:{name}" for name in names])

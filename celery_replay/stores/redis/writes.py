@@ -42,7 +42,7 @@ def of_job(before: Kept | None, kept: Kept, now: Micros, *, parked: bool, keep_u
 
 def of_trace(job: Job, now: Micros, keep_us: Micros) -> Write:
     """Let a job's trace last as long as the job: it comes last, when all that there is of the trace is written."""
-    if job.letter:
+    if job.letter or (job.status.over and job.keep_until is None):
         return "hold", raw(job.trace_id)
     return "let_go", raw(job.trace_id), max((job.keep_until or 0) - now, keep_us) // 1000
 

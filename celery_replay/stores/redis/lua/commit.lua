@@ -39,6 +39,11 @@ local COMMANDS = {
   changed = changed,
   blob = put_blob,
   unblob = drop_blob,
+  unblob_all = function(trace)
+    for _, field in ipairs(redis.call('HKEYS', P .. 't:' .. trace)) do
+      if string.sub(field, 1, 2) == 'x:' then drop_blob(string.sub(field, 3), trace) end
+    end
+  end,
   stub = function(reference, body)
     local known = redis.call('HGET', P .. 'x:' .. reference, '')
     if known and string.sub(known, 1, 1) ~= '>' then redis.call('HSET', P .. 'x:' .. reference, '', body) end
