@@ -11,8 +11,9 @@ W = TypeVar("W", bound="Word")
 class Word(str, Enum):
     """An enum whose members are the plain words that are stored and shown."""
 
-    def __str__(self) -> str:
-        return str(self.value)
+    # A text's own: an enum's are written in Python, and each attempt asks for them dozens of times.
+    __hash__ = str.__hash__
+    __str__ = str.__str__
 
     @classmethod
     def known_or_newer(cls: type[W], text: str) -> W:
