@@ -18,7 +18,6 @@ from .cache_reads import CacheReads
 from .clock import SECOND, Micros, as_datetime, moment, new_id, wall
 from .endings import by_its_own_hand, led_to, reason_of
 from .exceptions import OwnershipLost
-from .facts import Delivery
 from .failures import failure_json, failure_of, leaves_outcome_unknown
 from .lifecycle import Ending
 from .logs import logger_of
@@ -32,7 +31,7 @@ from .retries.rules import IN_DOUBT, Judgement
 from .runtime import Runtime
 from .serialization import digest, result_json, safe_text
 from .snapshots import capture
-from .states import AckMode, Capture, OnIncomplete, Outcome, Reason
+from .states import Capture, OnIncomplete, Outcome, Reason
 from .step_log import StepLog
 from .stores.base import Pulse
 from .targets import target_of
@@ -46,24 +45,34 @@ TRIES = (0.1, 0.5, 1.0)
 _CLOSE_PATIENCE_S = 5.0
 """No more tries after that: a store that does not answer makes each of them long."""
 
-_NOBODY = Delivery(submission="", operation="", generation=0, message=bytes)
-# Copied for every attempt: a frozen record of so many fields takes its time to be made anew.
-_ASK = Ask(
-    delivery=_NOBODY, nonce="", task_id="", trace_id="", correlation_id="", ack=AckMode.EARLY,
-    lease_us=0, canvas_us=0, keep_us=0, redelivery_us=0,
-)  # fmt: skip
-_ENDING = Ending(
-    delivery=_NOBODY, nonce="", claim=None, outcome=Outcome.OPEN, canvas=False, canvas_us=0, keep_us=0
-)  # fmt: skip
-
 
 class Attempt:
     """What a running task sees of its own execution, as `self.attempt`."""
 
     celery_gave_up: bool = False
     """The body asked for a retry, and had as many as its task may have."""
+    job: Job | None = None
+    closed: Outcome | None = None
     ran_unprotected: bool = False
     """The body has ended, and the store never heard that it had begun."""
+    replaced: bool = False
+    retry_at: Micros | None = None
+    """When the retry is due that the body has published."""
+    requeues: int = 0
+    """How often in a row the body has given the message back before."""
+    unsure: bool = False
+    """The store did not answer OPEN: nobody knows whether it did what it was asked."""
+    committed: frozenset[str] = frozenset()
+    """Of several databases that `atomic=` names, those in which an earlier attempt has committed its part."""
+    published: int = 0
+    """How many messages the tracer has published for this job's canvas."""
+    _ending: Ending | None = None
+    _stored: bool = True
+    """Has the store taken CLOSE? Else the steward brings it from the spool, some time."""
+    _announces: bool = True
+    """Has the end of the canvas to be noted? Where there is none, CLOSE has done so."""
+    _freed: Sequence[Row] = ()
+    _ownership_lost: bool = False
 
     def __init__(self, runtime: Runtime, task: Any, request: Any, args: Any, kwargs: Any) -> None:
         self.runtime = runtime
@@ -71,6 +80,7 @@ class Attempt:
         # Weak, as the request refers to its attempt: freed at once, without the garbage collector.
         self.request = weakref.proxy(request)
         self.policy: TaskPolicy = runtime.policy(task)
+        self._forms = runtime.forms(self.policy)
         self.args = args
         self.kwargs = kwargs
         self.nonce = new_id()
@@ -87,26 +97,6 @@ class Attempt:
         self._shown_key = safe_text(self.key, 500)
         self.claim = self._claim()
         self.generation = headers.generation_of(vars(request))
-        self.job: Job | None = None
-        self.closed: Outcome | None = None
-        self.replaced = False
-        self.retry_at: Micros | None = None
-        """When the retry is due that the body has published."""
-        self.requeues = 0
-        """How often in a row the body has given the message back before."""
-        self.unsure = False
-        """The store did not answer OPEN: nobody knows whether it did what it was asked."""
-        self._ending: Ending | None = None
-        self.committed: frozenset[str] = frozenset()
-        """Of several databases that `atomic=` names, those in which an earlier attempt has committed its part."""
-        self.published = 0
-        """How many messages the tracer has published for this job's canvas."""
-        self._stored = True
-        """Has the store taken CLOSE? Else the steward brings it from the spool, some time."""
-        self._announces = True
-        """Has the end of the canvas to be noted? Where there is none, CLOSE has done so."""
-        self._freed: Sequence[Row] = ()
-        self._ownership_lost = False
         self._renewed_at = time.monotonic()
         self.steps = StepLog()
         self._cache_reads: CacheReads | None = None
@@ -122,19 +112,11 @@ class Attempt:
             capture=self.policy.capture,
             secrets=self.secrets,
         )
-        self.delivery = Delivery(
+        self.delivery = evolve(
+            self._forms.delivery,
             submission=self.stamp.submission,
-            operation=task.name,
             generation=self.generation,
             message=parking.keeper(self.request, args, kwargs, task.serializer, self.policy.told),
-        )
-        self.pulse = Pulse(
-            submission=self.stamp.submission,
-            nonce=self.nonce,
-            claim=self.claim,
-            lease_us=self.policy.lease_us,
-            message=parking.if_it_can_be(self.delivery.message),
-            resources=self.resources.names,
         )
 
     # What a task may ask
@@ -266,9 +248,9 @@ class Attempt:
         return admission
 
     def _ask(self) -> Ask:
-        policy, runtime, stamp, request = self.policy, self.runtime, self.stamp, self.request
+        stamp, request = self.stamp, self.request
         return evolve(
-            _ASK,
+            self._forms.ask,
             delivery=self.delivery,
             nonce=self.nonce,
             task_id=safe_text(request.id, 250),
@@ -280,23 +262,10 @@ class Attempt:
             fingerprint=self.fingerprint,
             published_at=stamp.published_at,
             expires_at=moment(request.expires),
-            lease_us=policy.lease_us,
-            canvas_us=runtime.canvas_us,
-            keep_us=policy.keep_us,
-            redelivery_us=runtime.redelivery_us,
-            ack=policy.ack,
-            is_step=policy.is_step,
-            on_incomplete=policy.on_incomplete,
-            refuse_failed=policy.refuse_failed,
-            poison_cap=int(runtime.settings.poison_cap),
             original=stamp.original,
             accepts_unknown=bool(stamp.accepts_unknown),
             worker=self.worker,
-            pid=runtime.pid,
-            code_version=runtime.code["code"],
             resources=self.resources.names,
-            backs_off=policy.backs_off,
-            guards=policy.fenced is not None,
         )
 
     def close(
@@ -330,30 +299,27 @@ class Attempt:
             self.resources.released(self.recorder)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
+        doubts, job = self.steps.doubts, self.job
         return evolve(
-            _ENDING,
+            self._forms.ending,
             delivery=self.delivery,
             nonce=self.nonce,
             claim=self.claim,
             outcome=outcome,
             canvas=self._announces,
-            canvas_us=self.runtime.canvas_us,
-            keep_us=self.policy.keep_us,
             reserve_us=reserve_us,
             result=encoded,
             result_lost=outcome is Outcome.SUCCEEDED and encoded is None,
             failure=failure,
             failure_json=failure_json(failure) if failure else None,
-            unsettled=bool(self.steps.doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
+            unsettled=bool(doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
             unsure=self.unsure,
             requeues=self.requeues,
             strike=outcome is Outcome.INTERRUPTED and by_its_own_hand(error),
             steps=self.steps.unwritten,
-            code_version=self.runtime.code["code"],
             worker=self.worker,
-            pid=self.runtime.pid,
-            fence=self.fence,
-            started_at=self.job.started_at if self.job else 0,
+            fence=job.fence if job else 0,
+            started_at=job.started_at if job else 0,
             resources=self.resources.names,
         )
 
@@ -449,6 +415,23 @@ class Attempt:
 
     # For the heartbeat
 
+    @property
+    def pulse(self) -> Pulse:
+        """What renews its leases; most attempts are too short to need that."""
+        return Pulse(
+            submission=self.submission,
+            nonce=self.nonce,
+            claim=self.claim,
+            lease_us=self.policy.lease_us,
+            message=parking.if_it_can_be(self.delivery.message),
+            resources=self.resources.names,
+        )
+
+    @property
+    def lease_us(self) -> Micros:
+        """How long a lease lasts without being renewed."""
+        return self.policy.lease_us
+
     def take(self) -> tuple[list[Chunk], list[StepRecord]]:
         """Hand over buffered events and ends of steps."""
         return self.recorder.take(), self.steps.take()
@@ -512,29 +495,32 @@ class Attempt:
         return self.stamp.operation is not None and self.policy.key is None
 
     def _record_arrival(self) -> None:
-        request, record = self.request, self.recorder.record
+        request, note = self.request, self.recorder.note
         if self.stamp.published_at:
-            record("published", at=self.stamp.published_at)
-        received = request.get("replay_received_at")
+            note("published", at=self.stamp.published_at)
+        received = vars(request).get("replay_received_at")
         if received:
-            record("received", at=received)
+            note("received", at=received)
         if (request.delivery_info or {}).get("redelivered"):
-            record("redelivered")
+            note("redelivered")
 
     def started(self) -> None:
         """Record that the body begins, by which code and under which options."""
-        plain = {**self.runtime.code, **self.policy.about}
-        if self.policy.capture is Capture.FULL:
+        began, capture = self._forms.began, self.policy.capture
+        if capture is Capture.FULL:
             given = self.recorder.given(lambda: self.policy.named(self.args, self.kwargs))
-            self.recorder.record("started", attributes={**plain, **given})
+            self.recorder.record("started", attributes={**began, **given})
             return
-        if self.policy.capture is Capture.KEYS and (self.args or self.kwargs):
-            plain["argument_types"] = arguments.types(self.policy.named(self.args, self.kwargs))
-        self.recorder.record("started", plain=plain)
+        if capture is Capture.KEYS and (self.args or self.kwargs):
+            began = {**began, "argument_types": arguments.types(self.policy.named(self.args, self.kwargs))}
+        self.recorder.note("started", began)
 
     def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None, result: Any) -> None:
         good = outcome in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED)
         attributes: dict[str, Any] = self.recorder.returned(result) if good else {}
+        if good and error is None and not attributes:
+            self.recorder.note(str(outcome))
+            return
         if failure is not None:
             said = {"message": failure.message[:MESSAGE_LIMIT]} if failure.message else {}
             attributes = {"error": failure.type, **said, "category": str(failure.category)}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from .clock import SECOND
+from .clock import SECOND, Micros
 from .logs import logger_of
 from .records import Chunk, Job, StepRecord
 from .stores.base import Pulse, Store
@@ -18,9 +18,17 @@ logger = logger_of(__name__)
 class Beating(Protocol):
     """An attempt, as the heartbeat sees it."""
 
-    pulse: Pulse
+    nonce: str
     is_eager: bool
     """It was called in this process, and not delivered to it."""
+
+    @property
+    def lease_us(self) -> Micros:
+        """How long a lease lasts without being renewed."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """What renews its leases."""
 
     def take(self) -> tuple[list[Chunk], list[StepRecord]]:
         """Hand over buffered events and settled steps."""
@@ -62,8 +70,7 @@ class Heartbeat:
 
     def add(self, attempt: Beating) -> None:
         """Keep an attempt's lease until `remove`."""
-        nonce = attempt.pulse.nonce
-        period = _period(attempt.pulse)
+        nonce, period = attempt.nonce, _period(attempt)
         with self._lock:
             self._attempts[nonce] = attempt
             # The first time soon: it brings the message along, which most attempts are too short to need.
@@ -76,7 +83,7 @@ class Heartbeat:
 
     def remove(self, attempt: Beating) -> None:
         """Let an attempt's lease be, and wait for what is being written of it: if that fails, it gets it back."""
-        nonce = attempt.pulse.nonce
+        nonce = attempt.nonce
         with self._lock:
             self._attempts.pop(nonce, None)
             self._due.pop(nonce, None)
@@ -177,7 +184,7 @@ class Heartbeat:
             return
         lost = self._store().renew([attempt.pulse for attempt in due])
         for attempt in due:
-            nonce = attempt.pulse.nonce
+            nonce = attempt.nonce
             if nonce in lost:
                 self.remove(attempt)
                 attempt.lost()
@@ -185,7 +192,7 @@ class Heartbeat:
                 attempt.renewed()
                 with self._lock:
                     if nonce in self._due:
-                        self._due[nonce] = now + _period(attempt.pulse)
+                        self._due[nonce] = now + _period(attempt)
 
     def drain(self) -> None:
         """Write what is left before the process ends."""
@@ -193,5 +200,5 @@ class Heartbeat:
             self.beat()
 
 
-def _period(pulse: Pulse) -> float:
-    return pulse.lease_us / SECOND / 3
+def _period(attempt: Beating) -> float:
+    return attempt.lease_us / SECOND / 3

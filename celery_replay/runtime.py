@@ -19,6 +19,7 @@ import kombu
 from . import config, headers, redaction
 from .clock import Micros, micros
 from .exceptions import ConfigurationError
+from .forms import Forms, forms_of
 from .headers import Stamp
 from .heartbeat import Heartbeat
 from .policy import TaskPolicy, compile_policy
@@ -79,6 +80,7 @@ class Runtime:
         self.understudy: Understudy | None = None
         """In a dry run, what stands in for the outside."""
         self._policies: dict[str, TaskPolicy] = {}
+        self._forms: dict[str, Forms] = {}
         self._store: Store | None = None
         self._opening = threading.Lock()
 
@@ -120,10 +122,19 @@ class Runtime:
     def use_policy(self, policy: TaskPolicy) -> None:
         """Take other options of a task than it declares, for as long as this process lives."""
         self._policies[policy.operation] = policy
+        self._forms.pop(policy.operation, None)
+
+    def forms(self, policy: TaskPolicy) -> Forms:
+        """Return what a task's attempts in this process have in common."""
+        found = self._forms.get(policy.operation)
+        if found is None:
+            found = self._forms[policy.operation] = forms_of(self, policy)
+        return found
 
     def forget(self) -> None:
         """Let go of what must not be shared with a parent process. Stores see to their connections themselves."""
         self.pid = os.getpid()
+        self._forms = {}
         self.heartbeat = Heartbeat(lambda: self.store, self.settings.flush_interval)
         self._opening = threading.Lock()
 

@@ -12,7 +12,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from .clock import Micros, wall
 from .exceptions import TriageRefused
-from .records import AttemptRecord, Chunk, Event, Job, evolve
+from .records import AttemptRecord, Chunk, Event, Job, evolve, form
 from .redaction import REDACTED, is_secret, kept_text, redact
 from .serialization import bytes_digest, pack, safe_text, unpack
 from .states import Capture, Outcome
@@ -41,6 +41,7 @@ _WELL = (Outcome.OPEN, Outcome.SUCCEEDED, Outcome.DEDUPLICATED, Outcome.STALE_IG
 _LARGE = 1 << 63
 _FORMAT = 1
 _OPTIONAL = ("step", "resource_version", "input_ref", "output_ref", "fence")
+_CHUNK = form(Chunk(trace_id="", nonce="", first=0, count=0, body=b""))
 _REFERENCES = {"arguments": "input_ref", "result": "output_ref"}
 PAYLOADS = frozenset(_REFERENCES)
 """Attributes of the life cycle's own events in which there is what the job was given, and what it gave."""
@@ -108,14 +109,24 @@ class Recorder:
             if not domain:
                 fields |= {_REFERENCES[key]: apart[key] for key in PAYLOADS & apart.keys()}
         extra = {key: fields[key] for key in _OPTIONAL if fields.get(key) is not None} if fields else None
-        said: tuple[Any, ...] = (shown, extra) if extra else (shown,) if shown is not None else ()
-        at = at or wall()
+        said = (shown, extra) if extra else (shown,) if shown is not None else ()
+        self._add(name, at or wall(), flags, status, *said, blobs=blobs)
+
+    def note(self, name: str, plain: Mapping[str, Any] | None = None, *, at: Micros | None = None) -> None:
+        """Add an event of the life cycle that went well.
+
+        Args:
+            plain: attributes of our own, short JSON data without secrets.
+        """
+        self._add(name, at or wall(), 0, "success", *(() if plain is None else (plain,)))
+
+    def _add(self, *event: Any, blobs: Mapping[str, bytes] | None = None) -> None:
         with self._lock:
             if len(self._events) >= BUFFER_LIMIT:
                 self.dropped += 1
                 return
             self._sequence += 1
-            self._events.append([self._sequence, name, at, flags, status, *said])
+            self._events.append([self._sequence, *event])
             if blobs:
                 self._blobs += blobs.items()
 
@@ -173,21 +184,22 @@ class Recorder:
             blobs, self._blobs = self._blobs, []
             dropped, self.dropped = self.dropped, 0
         base = events[0][2]
-        lean = [[sequence, name, at - base, *rest] for sequence, name, at, *rest in events]
-        data = {"v": _FORMAT, "at": base, "events": lean, **self.about}
+        for event in events:
+            event[2] -= base
+        data = {"v": _FORMAT, "at": base, "events": events, **self.about}
         if dropped:
             data["dropped"] = dropped
-        return [
-            Chunk(
-                trace_id=self.trace_id,
-                nonce=self.nonce,
-                first=events[0][0],
-                count=len(events),
-                body=pack(data),
-                blobs=tuple(blobs),
-                recorded_at=base,
-            )
-        ]
+        chunk = evolve(
+            _CHUNK,
+            trace_id=self.trace_id,
+            nonce=self.nonce,
+            first=events[0][0],
+            count=len(events),
+            body=pack(data),
+            blobs=tuple(blobs),
+            recorded_at=base,
+        )
+        return [chunk]
 
     def put_back(self, chunk: Chunk) -> None:
         """Take a chunk back that could not be written, to be tried again."""

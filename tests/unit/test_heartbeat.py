@@ -17,7 +17,8 @@ class Beat:
     """An attempt that remembers what the heartbeat does to it."""
 
     def __init__(self, nonce="n1", lease_s=60.0):
-        self.pulse = Pulse(submission=f"s-{nonce}", nonce=nonce, claim=None, lease_us=round(lease_s * SECOND))
+        self.nonce, self.lease_us = nonce, round(lease_s * SECOND)
+        self.pulse = Pulse(submission=f"s-{nonce}", nonce=nonce, claim=None, lease_us=self.lease_us)
         self.chunks: list[Chunk] = []
         self.steps: list[StepRecord] = []
         self.calm = None
@@ -145,7 +146,7 @@ def test_an_attempt_that_lost_its_job_is_told_once_and_left_alone(heart, ledger)
     ledger.lost = {"n1"}
     for one in (attempt, other):
         heart.add(one)
-        heart._due[one.pulse.nonce] = 0
+        heart._due[one.nonce] = 0
 
     heart.beat()
     heart._due["n2"] = 0
