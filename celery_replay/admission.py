@@ -13,7 +13,7 @@ from typing import Any
 from . import dead_letters, leases, refusals
 from .clock import Micros
 from .facts import Change, Delivery, Facts, Place, alive, died, park, reserved
-from .records import AttemptRecord, Job, Row, evolve
+from .records import AttemptRecord, Job, Row, evolve, form
 from .states import AckMode, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
@@ -104,6 +104,28 @@ class Case:
         return holder is not None and original is not None and original in (holder.submission, holder.original)
 
 
+def first_job(ask: Ask, now: Micros) -> Job:
+    """Write the record of a job whose first delivery is admitted: no line applies to one of which nothing is known.
+
+    Nor of its key. Only a deadline may have passed.
+    """
+    return evolve(
+        _BLANK,
+        **_said(ask, now),
+        claim=ask.claim,
+        fence=now,
+        lease_until=now + ask.lease_us,
+        unsettled=ask.is_step,
+        attempts=1,
+        message=ask.delivery.message() if ask.ack is AckMode.EARLY else None,
+    )
+
+
+def admitted(job: Job) -> Admission:
+    """Answer a delivery of which nothing was known."""
+    return evolve(_FIRST, facts=evolve(_NOTHING, job=job))
+
+
 def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
     """Decide what a delivery does.
 
@@ -120,9 +142,6 @@ def admit(facts: Facts, ask: Ask, now: Micros) -> Admission:
 
 
 def _decide(case: Case) -> Admission:
-    if case.facts == _NOTHING and case.ask.expires_at is None:
-        # No line applies to a delivery that is the first of its job and key, as most are.
-        return _run(case)
     for line in _BEFORE_ADMITTANCE:
         answer = line(case)
         if answer is not None:
@@ -313,9 +332,6 @@ _LINES: tuple[Callable[[Case], Admission | None], ...] = (
 )
 
 
-_NOTHING = Facts()
-
-
 def _run(case: Case) -> Admission:
     owner, ask, now, floor = case.facts.owner, case.ask, case.now, case.facts.caution.floor
     facts = _take_key(case)
@@ -375,35 +391,41 @@ def _deaths(before: Facts, after: Facts, now: Micros) -> tuple[AttemptRecord, ..
     )
 
 
-_BLANK = Job(submission="", operation="", task_id="", trace_id="", correlation_id="")
+_BLANK = form(Job(submission="", operation="", task_id="", trace_id="", correlation_id=""))
+_NOTHING = form(Facts())
+_FIRST = form(Admission(facts=_NOTHING, verdict=Verdict.RUN))
 
 
-def _new_job(case: Case, **changes: Any) -> Job:
-    """Write the job's record anew for this delivery; what outlives a delivery is kept."""
-    ask, kept = case.ask, case.job
-    values = {
-        "submission": ask.delivery.submission,
-        "operation": ask.delivery.operation,
+def _said(ask: Ask, now: Micros) -> dict[str, Any]:
+    """Return what a job's record has of its newest delivery."""
+    delivery = ask.delivery
+    return {
+        "submission": delivery.submission,
+        "operation": delivery.operation,
         "task_id": ask.task_id,
         "trace_id": ask.trace_id,
         "correlation_id": ask.correlation_id,
         "causation_id": ask.causation_id,
         "key": ask.key,
         "fingerprint": ask.fingerprint,
-        "generation": ask.delivery.generation,
+        "generation": delivery.generation,
         "nonce": ask.nonce,
-        "fence": kept.fence if kept else 0,
-        "attempts": kept.attempts if kept else 0,
-        "letter": kept.letter if kept else False,
         "original": ask.original,
         "ack": ask.ack,
         "redelivery_us": ask.redelivery_us,
         "worker": ask.worker,
         "pid": ask.pid,
         "published_at": ask.published_at,
-        "started_at": kept.started_at if kept else case.now,
-        "keep_until": case.now + ask.keep_us,
+        "started_at": now,
+        "keep_until": now + ask.keep_us,
     }
+
+
+def _new_job(case: Case, **changes: Any) -> Job:
+    """Write the job's record anew for this delivery; what outlives a delivery is kept."""
+    values, kept = _said(case.ask, case.now), case.job
+    if kept is not None:
+        values |= {name: getattr(kept, name) for name in ("fence", "attempts", "letter", "started_at")}
     return evolve(_BLANK, **{**values, **changes})
 
 

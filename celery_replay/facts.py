@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .clock import SECOND, Micros
-from .records import AttemptRecord, Holding, Job, Lease, Letter, Row, evolve
+from .records import AttemptRecord, Holding, Job, Lease, Letter, Row, evolve, form
 from .states import Outcome, Reason, RowStatus
 
 PUBLISHING_US: Micros = 5 * SECOND
@@ -161,9 +162,11 @@ def died(job: Job, now: Micros, note: str = "") -> AttemptRecord:
     return attempt_of(job, Outcome.UNKNOWN if job.unsettled else Outcome.LOST, now, note)
 
 
-_ATTEMPT = AttemptRecord(
-    nonce="", submission="", trace_id="", operation="", generation=0, outcome=Outcome.OPEN, fence=0, worker="", pid=0,
-    started_at=0, ended_at=0,
+_ATTEMPT = form(
+    AttemptRecord(
+        nonce="", submission="", trace_id="", operation="", generation=0, outcome=Outcome.OPEN, fence=0, worker="",
+        pid=0, started_at=0, ended_at=0,
+    )
 )  # fmt: skip
 
 
@@ -186,9 +189,12 @@ def attempt_of(job: Job, outcome: Outcome, now: Micros, note: str = "") -> Attem
     )
 
 
+ADVANCED: Mapping[str, Any] = {"canvas_advanced": True, "canvas_unknown": False, "canvas_until": None}
+"""What a job's record has once its canvas was sent on."""
+
+
 def advance_canvas(facts: Facts) -> Facts:
     """Note that callbacks, chain and chord part were sent on; nothing of the submission is left to do."""
     if facts.job is None:
         return facts
-    job = evolve(facts.job, canvas_advanced=True, canvas_unknown=False, canvas_until=None)
-    return evolve(facts, job=job, row=None)
+    return evolve(facts, job=evolve(facts.job, **ADVANCED), row=None)

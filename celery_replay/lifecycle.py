@@ -9,11 +9,11 @@ from typing import Any
 from . import dead_letters, leases, losses
 from .clock import SECOND, Micros
 from .facts import (
+    ADVANCED,
     PUBLISHING_US,
     Change,
     Delivery,
     Facts,
-    advance_canvas,
     attempt_of,
     blocked_until,
     park,
@@ -98,6 +98,17 @@ def close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     return evolve(closing, facts=evolve(closing.facts, places=places))
 
 
+def end_well(job: Job, ending: Ending, now: Micros) -> Job | None:
+    """Return what `close` makes of a running job that ends well, where there is neither a row nor a letter of it.
+
+    None where it does not end well, or not by its owner.
+    """
+    outcome = ending.outcome
+    if not outcome.ended or outcome.failing or not owns(job, ending.nonce, ending.claim):
+        return None
+    return _closed(job, ending, outcome, now, **_told(ending, now))
+
+
 def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     job = facts.job
     if job is not None and (job.nonce, job.claim, job.status) == (ending.nonce, ending.claim, ending.outcome):
@@ -114,9 +125,7 @@ def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
         # Whoever filed it knew more of its end than the attempt that was cut off.
         return Closing(facts=facts, ended=(record,), accepted=True)
-    told = _told(ending, now) if ending.outcome.ended else {}
-    closed = _closed(job, ending, ending.outcome, now, keep_until=now + ending.keep_us, **told)
-    facts = evolve(facts, job=closed)
+    facts = evolve(facts, job=_closed(job, ending, ending.outcome, now, **_told(ending, now)))
     if ending.outcome.handed_over:
         facts = _hand_over(facts, ending, now)
     elif ending.outcome.ended:
@@ -191,12 +200,12 @@ def _give_back(facts: Facts, ending: Ending, now: Micros) -> Facts:
 
 
 def _told(ending: Ending, now: Micros) -> dict[str, Any]:
-    return {
-        "result": ending.result,
-        "result_lost": ending.result_lost,
-        "failure": ending.failure_json,
-        "canvas_until": now + ending.canvas_us,
-    }
+    """Return what an ending tells of its job: where there is no canvas, also that nothing is left to do."""
+    told: dict[str, Any] = {"keep_until": now + ending.keep_us}
+    if ending.outcome.ended:
+        told |= {"result": ending.result, "result_lost": ending.result_lost, "failure": ending.failure_json}
+        told |= {"canvas_until": now + ending.canvas_us} if ending.canvas else ADVANCED
+    return told
 
 
 def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
@@ -204,7 +213,7 @@ def _end(facts: Facts, ending: Ending, now: Micros) -> Facts:
         facts = dead_letters.file(facts, _letter(_job(facts), ending, now))
     else:
         facts = dead_letters.resolve(facts, "succeeded")
-    return facts if ending.canvas else advance_canvas(facts)
+    return facts if ending.canvas or facts.row is None else evolve(facts, row=None)
 
 
 def _refused(facts: Facts, ending: Ending, now: Micros) -> Closing:

@@ -180,8 +180,7 @@ class DjangoStore(Store):
         # A deadline can only be judged by the clock, which is not known yet.
         if shortcuts is None or ask.expires_at is not None or len(ask.resources) > LIMIT:
             return None
-        free = tuple(Place(lease=Lease(resource=name)) for name in ask.resources)
-        answer = admission.admit(Facts(places=free), ask, relative.ZERO)
+        answer = _first_answer(ask)
         job = answer.facts.job
         if job is None or not OPENED.apply(job):
             return None
@@ -199,12 +198,11 @@ class DjangoStore(Store):
         # What a replay does to its original's letter is the rules' work on what is stored.
         if self._shortcuts is None or job.original or job.canvas_until or job.reserved_until:
             return False
-        closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
-        if not (closing.accepted and closing.ended) or closing.facts.row is not None:
+        well = lifecycle.end_well(job, ending, relative.ZERO)
+        after = Facts(job=well) if well is not None else _after(job, ending)
+        if after is None or (after.letter is not None and chord_bodies.of(after.letter.message)):
             return False
-        if closing.facts.letter is not None and chord_bodies.of(closing.facts.letter.message):
-            return False
-        statement = self._shortcuts.close(job, closing.facts, ending, chunks)
+        statement = self._shortcuts.close(job, after, ending, chunks)
         return statement is not None and bool(self._decide(*statement))
 
     def _claim_new(self, job: Job, step: StepRecord) -> bool:
@@ -220,6 +218,20 @@ class DjangoStore(Store):
             return self._run(lambda link: link.rows(sql, parameters))
         except Contention:
             return []
+
+
+def _first_answer(ask: Ask) -> Admission:
+    """Answer a delivery of which nothing is known, whose resources nobody has."""
+    if not ask.resources:
+        return admission.admitted(admission.first_job(ask, relative.ZERO))
+    free = tuple(Place(lease=Lease(resource=name)) for name in ask.resources)
+    return admission.admit(Facts(places=free), ask, relative.ZERO)
+
+
+def _after(job: Job, ending: Ending) -> Facts | None:
+    """Return what a job leaves that does not end well, or not yet; None where it is refused, or waits in a row."""
+    closing = lifecycle.close(Facts(job=job), ending, relative.ZERO)
+    return closing.facts if closing.accepted and closing.ended and closing.facts.row is None else None
 
 
 class _Lost(Exception):

@@ -23,30 +23,24 @@ ZERO: Micros = 0
 _OPENED = (*OPENED, "keep_until")
 
 
-def opening(ask: Ask) -> tuple[Admission, list[Argument]] | None:
-    """Return the answer to a delivery of which nothing is known, and what `open.lua` is given; None where none is."""
+def opening(ask: Ask) -> tuple[Job, list[Argument]] | None:
+    """Return a job of which nothing is known, and what `open.lua` is given; None where that would not do."""
     # A deadline can only be judged by the clock, which is not known yet.
     if ask.expires_at is not None or ask.original is not None or ask.resources:
         return None
-    answer = admission.admit(Facts(), ask, ZERO)
-    job = answer.facts.job
-    if job is None:
-        return None
+    job = admission.first_job(ask, ZERO)
     trace = "" if job.trace_id == job.submission else job.trace_id
     ending = tail(job)
     arguments = [
         _raw(job.submission), _raw(job.claim), guard(job), marks(job), _distance(job.keep_until), ending,
         body(job, ending, since="o"), _distance(job.reap_at), _raw(trace),
     ]  # fmt: skip
-    return answer, arguments
+    return job, arguments
 
 
-def opened(answer: Admission, now: Micros) -> Admission:
-    """Return an answer that was given at time zero as one that is given now."""
-    job = answer.facts.job
-    assert job is not None
-    times = {name: value + now for name in _OPENED if (value := getattr(job, name)) is not None}
-    return evolve(answer, facts=Facts(job=evolve(job, **times)))
+def opened(job: Job, now: Micros) -> Admission:
+    """Return the answer to a delivery whose job was written at time zero, and is opened now."""
+    return admission.admitted(evolve(job, **{name: now + getattr(job, name) for name in _OPENED}))
 
 
 def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument] | None:
@@ -55,9 +49,8 @@ def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument]
         return None
     if any(step.state is not StepState.SETTLED for step in ending.steps):
         return None
-    answer = lifecycle.close(Facts(job=job), ending, ZERO)
-    after = answer.facts.job
-    if not (answer.accepted and answer.ended) or answer.facts.row or answer.facts.letter or after is None:
+    after = lifecycle.end_well(job, ending, ZERO) or _otherwise(job, ending)
+    if after is None:
         return None
     own = [without_blobs(chunk) for chunk in chunks]
     blobs = [part for chunk in chunks for reference, large in chunk.blobs for part in (reference, large)]
@@ -71,6 +64,13 @@ def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument]
         (after.keep_until or 0) // 1000 if forgettable else "", _raw(job.trace_id),
         len(steps) // 2, *steps, len(blobs) // 2, *blobs,
     ]  # fmt: skip
+
+
+def _otherwise(job: Job, ending: Ending) -> Job | None:
+    """Return what becomes of a job that does not end well, or not yet; None where more than the job is written."""
+    answer = lifecycle.close(Facts(job=job), ending, ZERO)
+    alone = answer.accepted and answer.ended and not answer.facts.row and not answer.facts.letter
+    return answer.facts.job if alone else None
 
 
 def _alone(job: Job) -> bool:

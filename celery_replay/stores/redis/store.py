@@ -196,7 +196,7 @@ class RedisStore(Ledger):
         opening = shortcuts.opening(ask)
         if opening is None:
             return None
-        answer, arguments = opening
+        job, arguments = opening
         clock = self._clock
 
         def ask_script(link: Link) -> list[bytes]:
@@ -210,7 +210,7 @@ class RedisStore(Ledger):
         if len(found) == 1:
             now = int(found[0])
             self._memory.saw(now)
-            return shortcuts.opened(answer, now)
+            return shortcuts.opened(job, now)
         return self._go_on(found, lambda unit: self._open(unit, ask))
 
     def _close_own(self, job: Job, ending: Ending, chunks: Sequence[Chunk]) -> bool:
