@@ -167,13 +167,13 @@ def result_value(text: str) -> Any:
 
 def safe_text(value: object, limit: int = TEXT_LIMIT) -> str:
     """Return text that any database takes: NUL and lone surrogates escaped, too long ones cut and marked."""
+    if type(value) is str and len(value) <= limit and value.isascii() and "\x00" not in value:
+        return value
     text = value if isinstance(value, str) else _shown(value)
     if len(text) > limit:
         text = text[: limit - len(_MARK)] + _MARK
     if "\x00" in text:
         text = text.replace("\x00", "\\x00")
-    if type(text) is str and text.isascii():
-        return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from functools import partial
+from itertools import compress
+from operator import is_not, itemgetter
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from ...exceptions import SchemaMismatch
@@ -91,24 +93,27 @@ class Codec(Generic[R]):
         self.record = record
         self._names = dict(names or {})
         kept = [field for field in fields(record) if field.name not in leave]  # type: ignore[arg-type]
-        self._fields = [(f.name, self._names.get(f.name, f.name), f.default) for f in kept]
+        described = [(f.name, self._names.get(f.name, f.name), f.default) for f in kept]
         self._bytes = {f.name for f in kept if bytes in (hints[f.name], *get_args(hints[f.name]))}
-        self._decode = {short: (name, _decoder(hints[name])) for name, short, _ in self._fields}
+        texts = [each for each in described if each[0] not in self._bytes]
+        self._parts = [each for each in described if each[0] in self._bytes]
+        self._values = itemgetter(*(name for name, _, _ in texts))
+        self._shorts = [short for _, short, _ in texts]
+        self._defaults = [default for _, _, default in texts]
+        self._decode = {short: (name, _decoder(hints[name])) for name, short, _ in described}
 
     def plain(self, record: R) -> tuple[dict[str, Any], list[bytes]]:
         """Return a record's JSON data, and its bytes."""
-        values = vars(record)
-        data: dict[str, Any] = {}
+        fields = vars(record)
+        values = self._values(fields)
+        # Defaults are None, words, small numbers and what is empty: of each there is one.
+        data = dict(compress(zip(self._shorts, values, strict=True), map(is_not, values, self._defaults)))
         parts: list[bytes] = []
-        for name, short, default in self._fields:
-            value = values[name]
-            if value is default or (default is not MISSING and value == default):
-                continue
-            if name in self._bytes and value is not None:
-                data[short] = len(parts)
-                parts.append(value)
-            else:
-                data[short] = value
+        for name, short, default in self._parts:
+            value = fields[name]
+            if value is not default:
+                data[short] = len(parts) if value is not None else None
+                parts += [] if value is None else [value]
         return data, parts
 
     def values(self, data: Mapping[str, Any], parts: Sequence[bytes]) -> dict[str, Any]:

@@ -70,9 +70,10 @@ def guard(job: Job, *, earlier: bool = False, closed: bool = False) -> bytes:
         earlier: its value holds attempts or events that only a unit may write anew.
         closed: leave the nonce to the body, where it takes less room; no script asks for it any more.
     """
-    nonce = "" if closed else escaped(job.nonce)
-    flags = ("w" if job.waiters else "") + ("l" if job.letter else "") + ("e" if earlier else "")
-    return _bytes(f"{job.status.value}\t{nonce}\t{escaped(job.claim)}\t{flags}\t")
+    nonce, claim, flags = "" if closed else job.nonce, job.claim or "", "e" if earlier else ""
+    if job.waiters or job.letter:
+        flags = ("w" if job.waiters else "") + ("l" if job.letter else "") + flags
+    return _bytes(_line((str(job.status), nonce, claim, flags, "")))
 
 
 def marks(job: Job) -> bytes:
@@ -84,11 +85,15 @@ def marks(job: Job) -> bytes:
 def tail(job: Job) -> bytes:
     """Return the end of a job's head."""
     trace_id = "" if job.trace_id == job.submission else job.trace_id
-    fields = (job.original or "", job.task_id, trace_id, job.operation, job.key)
+    return _bytes(_line((job.original or "", job.task_id, trace_id, job.operation, job.key)))
+
+
+def _line(fields: Sequence[str]) -> str:
+    """Put fields into a line, with tabs between them."""
     text = "\t".join(fields)
     if "\\" in text or "\n" in text or text.count("\t") != len(fields) - 1:
         text = "\t".join(map(escaped, fields))
-    return _bytes(text)
+    return text
 
 
 def body(job: Job, ending: bytes, chunks: Sequence[Chunk] = (), *, since: str = "") -> bytes:
