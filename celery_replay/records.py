@@ -7,7 +7,19 @@ from typing import Any, TypeVar
 
 from .clock import Micros
 from .serialization import digest
-from .states import AckMode, Category, Effect, LeaseEnd, LetterState, Outcome, Reason, RowStatus, StepState, Verb
+from .states import (
+    AckMode,
+    Category,
+    Effect,
+    LeaseEnd,
+    LetterState,
+    OperationState,
+    Outcome,
+    Reason,
+    RowStatus,
+    StepState,
+    Verb,
+)
 
 R = TypeVar("R")
 
@@ -337,6 +349,78 @@ class HistoryEntry:
     """The reason that was given, a note, or what happened."""
     details: str = "{}"
     """What was changed, as JSON, without payloads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """The replay of many dead letters, sent by whichever steward leads; which ones is frozen when it begins."""
+
+    operation_id: str
+    actor: str
+    reason: str
+    state: OperationState = OperationState.RUNNING
+    said: str = ""
+    """Why it stands so, where that is not plain."""
+    options: str = "{}"
+    """How it is sent and what stops it, as JSON: `operations.Conditions`."""
+    began_at: Micros = 0
+    changed_at: Micros = 0
+    total: int
+    """How many letters are frozen."""
+    position: int = 0
+    """How many of them it has come to."""
+    sent: int = 0
+    left_out: int = 0
+    resolved: int = 0
+    failed: int = 0
+    """Replays that failed again."""
+    gone: int = 0
+    """Replays of which nothing can be said: their letter was deleted, or is about another one."""
+    tried: int = 0
+    """How many were sent since it began, or was let go on after it had stopped itself."""
+    bad: int = 0
+    """How many of those failed again, or are gone."""
+    proven: bool = False
+    """Have those that go first ended well?"""
+    recent: str = ""
+    """How the last replays ended, one letter each: g, or b for those that failed again."""
+    pending: str = "[]"
+    """Replays that have not ended, as JSON: pairs of the letter's submission and the replay's."""
+    due_at: Micros = 0
+    """When the next one may be sent."""
+    keep_us: Micros = 0
+    """How long it is kept once it is over."""
+    revision: int = 0
+    """Rises with every change: two who change it at once can't both succeed."""
+
+    @property
+    def keep_until(self) -> Micros | None:
+        """When it may be forgotten; None while something is still to come."""
+        return self.changed_at + self.keep_us if self.state.over and not self.active else None
+
+    @property
+    def active(self) -> bool:
+        """Has a steward something to do for it?"""
+        return self.state is OperationState.RUNNING or self.pending != "[]"
+
+
+PORTION = 200
+"""How many letters of an operation are kept in one record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portion:
+    """Some of an operation's letters, as they were when it began. Never changed."""
+
+    operation_id: str
+    number: int
+    body: bytes
+    """Packed: a list of what is known of each letter."""
+
+    @property
+    def portion_id(self) -> str:
+        """Name it by operation and number."""
+        return f"{self.operation_id}:{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True)

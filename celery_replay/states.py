@@ -225,6 +225,26 @@ class LetterState(Word):
         return self not in (LetterState.RESOLVED, LetterState.DISCARDED)
 
 
+class OperationState(Word):
+    """Where an operation stands: the replay of many dead letters."""
+
+    RUNNING = "running"
+    """A steward sends its letters, one portion after the other."""
+    PAUSED = "paused"
+    """Somebody holds it; what was sent goes on."""
+    STOPPED = "stopped"
+    """It stopped itself, and says why; somebody may let it go on."""
+    ABORTED = "aborted"
+    """Somebody ended it; what was not sent stays as it is."""
+    FINISHED = "finished"
+    """All of its letters were sent or left out, and every replay has ended."""
+
+    @property
+    def over(self) -> bool:
+        """Will it never send anything more?"""
+        return self in (OperationState.ABORTED, OperationState.FINISHED)
+
+
 class Effect(Word):
     """What is known of a failed job's side effects."""
 
@@ -255,10 +275,20 @@ class Verb(Word):
     """Nothing is to be done."""
     REPLAYED = "replayed"
     """It was sent again, under a new task id."""
+    BEGUN = "begun"
+    """An operation was begun: the replay of many letters."""
+    PAUSED = "paused"
+    """An operation is held."""
+    RESUMED = "resumed"
+    """An operation goes on."""
+    ABORTED = "aborted"
+    """An operation was ended before it had sent all of its letters."""
     STOPPED = "stopped"
-    """A replay that had not been sent was called off."""
+    """By itself: an operation has seen too many of its replays fail."""
+    FINISHED = "finished"
+    """By itself: all of an operation's replays have ended."""
     LEFT_OUT = "left_out"
-    """Somebody wanted something to be done with many letters, and it was not done with this one."""
+    """Something was to be done with many letters, and was not done with this one."""
     REVEALED = "revealed"
     """A payload was looked at unredacted."""
     FREED = "freed"
@@ -348,6 +378,8 @@ class Reason(Word):
     """A retry was published, and its message never came."""
     RESULT_LOST = "result_lost"
     """The job is done, but Celery could not store its result."""
+    EFFECT_NOT_ALLOWED = "effect_not_allowed"
+    """A replay came to a side effect that is not on its list of those that may be done."""
     CHORD_FAILED = "chord_failed"
     """It is the body of a chord, and is not run: a member of that failed."""
 

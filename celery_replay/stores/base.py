@@ -23,7 +23,9 @@ from ..records import Chunk, Failure, Job, Row, StepRecord, evolve
 from ..states import LeaseEnd, Outcome, Reason, RowStatus, StepState
 from . import lines
 from .archive import Backlog
+from .operating import Operating
 from .placing import Placing
+from .reading import Readable
 from .thinning import Thinning
 from .triage import Strip, Triage
 from .units import Contention, Unit, facts_of, save
@@ -51,7 +53,7 @@ class Pulse:
     """What it has leased."""
 
 
-class Store(Placing, Thinning, Triage):
+class Store(Placing, Thinning, Readable, Triage, Operating):
     """Ledger, journal and blobs in one. Thread-safe; opened lazily, anew in every process.
 
     Raises `StoreUnavailable` where it can't be reached. Reads are consistent, but of the moment only.

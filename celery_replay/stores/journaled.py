@@ -22,6 +22,7 @@ from .archive import Backlog, Taken
 from .base import Store
 from .both import BothReader
 from .ledger import Ledger
+from .operating import Operating
 from .reading import Reader
 from .thinning import Summarise
 from .triage import Strip, erase_now, erase_records
@@ -307,6 +308,10 @@ class JournaledStore(Store):
         job, taken = self.journal._atomically(step)
         self.ledger.told(taken)
         return job
+
+    @property
+    def _operating(self) -> Operating:
+        return self.journal
 
     @contextmanager
     def _read(self) -> Iterator[Reader]:

@@ -21,7 +21,9 @@ from ..records import (
     Job,
     Lease,
     Letter,
+    Operation,
     Placed,
+    Portion,
     Row,
     StepRecord,
     Waiter,
@@ -33,7 +35,7 @@ from .places import name_in
 from .reading import Look, Position, Reader
 from .units import HOUR, Record, Unit
 
-R = TypeVar("R", Job, Letter, Group)
+R = TypeVar("R", Job, Letter, Group, Operation)
 _ABSENT = object()
 
 
@@ -94,6 +96,8 @@ class _Tables:
         self.leases: dict[str, Lease] = {}
         self.holdings: dict[str, Holding] = {}
         self.waiters: dict[str, Waiter] = {}
+        self.operations: dict[str, Operation] = {}
+        self.portions: dict[str, Portion] = {}
 
     def line(self, resource: str, limit: int, without: str = "") -> list[Row]:
         found = [waiter for waiter in self.waiters.values() if waiter.resource == resource]
@@ -167,8 +171,8 @@ class _MemoryUnit(Unit):
                 self.put_blobs([record])
             case Placed():
                 self._set(tables.placed, record.name, record)
-            case Lease() | Holding() | Waiter():
-                self._put_of_leases(record)
+            case _:
+                self._put_other(record)
 
     def put_blobs(self, chunks: Sequence[Chunk]) -> None:
         for reference, body in (blob for chunk in chunks for blob in chunk.blobs):
@@ -201,7 +205,7 @@ class _MemoryUnit(Unit):
         if reference in self._tables.blobs:
             self._set(self._tables.stays, reference, True)
 
-    def _put_of_leases(self, record: Lease | Holding | Waiter) -> None:
+    def _put_other(self, record: Lease | Holding | Waiter | Operation | Portion) -> None:
         tables = self._tables
         match record:
             case Lease():
@@ -210,6 +214,10 @@ class _MemoryUnit(Unit):
                 self._set(tables.holdings, record.holding_id, record)
             case Waiter():
                 self._set(tables.waiters, record.waiter_id, record)
+            case Operation():
+                self._set(tables.operations, record.operation_id, record)
+            case Portion():
+                self._set(tables.portions, record.portion_id, record)
 
     def tally(self, group: Group, filed: int, unresolved: int) -> None:
         tables, known = self._tables, self._tables.groups.get(group.group_id)
@@ -299,9 +307,13 @@ class _MemoryUnit(Unit):
             self._set(self._tables.leads, name, ("", at_least))
         return was
 
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._tables.operations.get(operation_id)
+
     def prune(self, limit: int) -> int:
         tables = self._tables
         self._prune_leases(limit)
+        self._prune_operations(limit)
         old = tables.forgettable(self.now)[:limit]
         for job in old:
             self._set(tables.jobs, job.submission, _ABSENT)
@@ -344,6 +356,14 @@ class _MemoryUnit(Unit):
         gone = {lease.resource for lease in past if lease.resource not in awaited}
         self._drop_all(tables.leases, lambda lease: lease.resource in gone)
         self._drop_all(tables.holdings, lambda holding: holding.resource in gone)
+
+    def _prune_operations(self, limit: int) -> None:
+        tables = self._tables
+        old = [o for o in tables.operations.values() if o.keep_until is not None and o.keep_until <= self.now]
+        gone = {operation.operation_id for operation in old[:limit]}
+        self._drop_all(tables.operations, lambda operation: operation.operation_id in gone)
+        self._drop_all(tables.portions, lambda portion: portion.operation_id in gone)
+        self._drop_all(tables.history, lambda entry: entry.operation_id in gone and not entry.submission)
 
     def _drop_all(self, table: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
         for key in [key for key, record in table.items() if gone(record)]:
@@ -454,6 +474,19 @@ class _MemoryReader(Reader):
 
     def lead(self, name: str) -> tuple[str, Micros] | None:
         return self._tables.leads.get(name)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._tables.operations.get(operation_id)
+
+    def operations(self, limit: int, before: Position | None = None) -> Sequence[Operation]:
+        return _page(self._tables.operations.values(), "began_at", Look(before=before, limit=limit), "operation_id")
+
+    def active_operations(self, limit: int) -> Sequence[Operation]:
+        found = [operation for operation in self._tables.operations.values() if operation.active]
+        return sorted(found, key=attrgetter("began_at", "operation_id"))[:limit]
+
+    def portion(self, operation_id: str, number: int) -> Portion | None:
+        return self._tables.portions.get(f"{operation_id}:{number}")
 
     def lease(self, resource: str) -> Lease | None:
         return self._tables.leases.get(resource)

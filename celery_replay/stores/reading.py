@@ -10,7 +10,20 @@ from typing import Any
 
 from ..clock import Micros
 from ..exceptions import ConfigurationError
-from ..records import LEASE, AttemptRecord, Chunk, Group, HistoryEntry, Job, Letter, Placed, Row, StepRecord
+from ..records import (
+    LEASE,
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Job,
+    Letter,
+    Operation,
+    Placed,
+    Portion,
+    Row,
+    StepRecord,
+)
 from ..states import LetterState, Outcome, Reason
 from .lease_looks import LeaseLooks, LeaseReader
 from .places import BlobPlace, fetched, name_in
@@ -183,6 +196,22 @@ class Reader(LeaseReader, ABC):
     @abstractmethod
     def lead(self, name: str) -> tuple[str, Micros] | None:
         """Return who took a store-wide lease last, and until when."""
+
+    def operation(self, operation_id: str) -> Operation | None:
+        """Return an operation."""
+        return None
+
+    def operations(self, limit: int, before: Position | None = None) -> Sequence[Operation]:
+        """Return operations, the newest first by when they began."""
+        return ()
+
+    def active_operations(self, limit: int) -> Sequence[Operation]:
+        """Return operations for which a steward has something to do, the oldest first."""
+        return ()
+
+    def portion(self, operation_id: str, number: int) -> Portion | None:
+        """Return some of an operation's letters."""
+        return None
 
     def uncounted(self) -> bool:
         """Are there letters that are still to be counted in their groups?"""

@@ -18,7 +18,9 @@ from ..records import (
     Job,
     Lease,
     Letter,
+    Operation,
     Placed,
+    Portion,
     Row,
     StepRecord,
     Waiter,
@@ -30,7 +32,21 @@ from . import lines
 HOUR: Micros = 3600 * SECOND
 """The width of a bar in a group's trend."""
 
-Record = Job | Row | Letter | AttemptRecord | StepRecord | Chunk | HistoryEntry | Lease | Holding | Waiter | Placed
+Record = (
+    Job
+    | Row
+    | Letter
+    | AttemptRecord
+    | StepRecord
+    | Chunk
+    | HistoryEntry
+    | Lease
+    | Holding
+    | Waiter
+    | Placed
+    | Operation
+    | Portion
+)
 
 
 class Contention(Exception):
@@ -159,6 +175,10 @@ class Unit(ABC):
 
         Not of a resource that somebody has, or waits for. A later fence is higher all the same, by the clock.
         """
+
+    def operation(self, operation_id: str) -> Operation | None:
+        """Return an operation; two units that change one must not both succeed."""
+        raise ConfigurationError("this store keeps no operations: replay letters one by one, or use another store")
 
     def count_up(self, limit: int) -> int:
         """Add letters to their groups' counters that were filed while others did; return how many.

@@ -11,7 +11,7 @@ from . import blobs, lines
 from .connections import Link
 from .models import LetterTrend
 from .statements import Statements
-from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, ROWS, STEPS, UNCOUNTED
+from .tables import ATTEMPTS, CHUNKS, GROUPS, HISTORY, JOBS, LETTERS, OPERATIONS, PORTIONS, ROWS, STEPS, UNCOUNTED
 
 _ENDED = tuple(sorted(outcome.value for outcome in Outcome if outcome.ended))
 _OVER = tuple(sorted(outcome.value for outcome in Outcome if outcome.over))
@@ -57,6 +57,7 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
     Jobs that somebody is busy with are left for the next batch.
     """
     lines.prune(link, statements, now, limit)
+    _prune_operations(link, statements, now, limit)
     old, values = forgettable(statements, now)
     tail = f" ORDER BY keep_until LIMIT {int(limit)}{statements.dialect.skip_locked}"
     found = link.rows(f"SELECT submission, claim, trace_id FROM {old}{tail}", values)
@@ -73,6 +74,17 @@ def prune(link: Link, statements: Statements, now: Micros, limit: int) -> int:
     if groups:
         _forget_groups(link, statements, groups)
     return len(found)
+
+
+def _prune_operations(link: Link, statements: Statements, now: Micros, limit: int) -> None:
+    mark = statements.dialect.mark
+    where = f"keep_until <= {mark} ORDER BY keep_until LIMIT {int(limit)}{statements.dialect.skip_locked}"
+    found = [row[0] for row in link.rows(f"SELECT operation_id FROM {OPERATIONS.name} WHERE {where}", [now])]
+    for operation_id in found:
+        said = f"DELETE FROM {HISTORY.name} WHERE operation_id = {mark} AND submission = {mark}"
+        link.change(said, [operation_id, HISTORY.encode("submission", "")])
+    for table in (PORTIONS, OPERATIONS):
+        _delete(link, statements, table.name, "operation_id", found)
 
 
 def _groups_of(link: Link, statements: Statements, submissions: list[str]) -> set[str]:

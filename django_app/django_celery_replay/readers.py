@@ -15,7 +15,9 @@ from celery_replay.records import (
     Job,
     Lease,
     Letter,
+    Operation,
     Placed,
+    Portion,
     Row,
     StepRecord,
 )
@@ -35,7 +37,9 @@ from .tables import (
     JOBS,
     LEASES,
     LETTERS,
+    OPERATIONS,
     PLACED,
+    PORTIONS,
     ROWS,
     STEPS,
     UNCOUNTED,
@@ -239,6 +243,23 @@ class SqlReader(Reader):
         sql = f"SELECT nonce, until FROM {Lead._meta.db_table} WHERE name = {self._sql.dialect.mark}"
         found = self._query(sql, [token(name)])
         return (found[0][0], found[0][1]) if found else None
+
+    def operation(self, operation_id: str) -> Operation | None:
+        """Read an operation."""
+        return next(iter(self._all(OPERATIONS, "", operation_id=operation_id)), None)
+
+    def operations(self, limit: int, before: Position | None = None) -> Sequence[Operation]:
+        """Find operations, newest first."""
+        return self._page(OPERATIONS, "began_at", Look(before=before, limit=limit))
+
+    def active_operations(self, limit: int) -> Sequence[Operation]:
+        """Find what a steward has to look after."""
+        tail = f" WHERE active = TRUE ORDER BY began_at, operation_id LIMIT {int(limit)}"
+        return self._all(OPERATIONS, tail)
+
+    def portion(self, operation_id: str, number: int) -> Portion | None:
+        """Read some of an operation's letters."""
+        return next(iter(self._all(PORTIONS, "", portion_id=f"{operation_id}:{int(number)}")), None)
 
     def lease(self, resource: str) -> Lease | None:
         """Read a lease."""

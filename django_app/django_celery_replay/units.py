@@ -16,7 +16,9 @@ from celery_replay.records import (
     Job,
     Lease,
     Letter,
+    Operation,
     Placed,
+    Portion,
     Row,
     StepRecord,
     Waiter,
@@ -39,7 +41,9 @@ from .tables import (
     JOBS,
     LEASES,
     LETTERS,
+    OPERATIONS,
     PLACED,
+    PORTIONS,
     ROWS,
     STEPS,
     UNCOUNTED,
@@ -48,7 +52,7 @@ from .tables import (
 )
 from .tallies import Tallies, count_up
 
-R = TypeVar("R", Job, Row, Letter, Lease)
+R = TypeVar("R", Job, Row, Letter, Lease, Operation)
 
 _VERSION = ("status", "revision", "generation", "wake_at")
 """Whatever happens to a row of the parking lot changes one of these."""
@@ -56,7 +60,7 @@ _LEADS = Lead._meta.db_table
 _BATCH = 500
 _TABLES: dict[type, Table[Any]] = {
     Job: JOBS, Row: ROWS, Letter: LETTERS, HistoryEntry: HISTORY, AttemptRecord: ATTEMPTS, StepRecord: STEPS,
-    Chunk: CHUNKS, Lease: LEASES, Holding: HOLDINGS, Waiter: WAITERS, Placed: PLACED,
+    Chunk: CHUNKS, Lease: LEASES, Holding: HOLDINGS, Waiter: WAITERS, Placed: PLACED, Portion: PORTIONS,
 }  # fmt: skip
 
 
@@ -97,6 +101,10 @@ class SqlUnit(Unit):
         """Read a dead letter."""
         return self._remember(self._find(LETTERS, "submission", submission))
 
+    def operation(self, operation_id: str) -> Operation | None:
+        """Read an operation."""
+        return self._remember(self._find(OPERATIONS, "operation_id", operation_id))
+
     def steps(self, scope: str) -> Sequence[StepRecord]:
         """Read the steps of a key or job, in the order of their claims."""
         sql = self._sql.select(STEPS, ("scope",), BY_CLAIM)
@@ -134,6 +142,8 @@ class SqlUnit(Unit):
                 self._put(LETTERS, record, ("revision",))
             case Lease():
                 self._put(LEASES, record)
+            case Operation():
+                self._put(OPERATIONS, record, ("revision",))
             case Chunk():
                 self.put_chunks([record])
             case _:
@@ -361,5 +371,11 @@ class SqlUnit(Unit):
         return prune(self._link, self._sql, self.now, limit)
 
 
-def _key(record: Job | Row | Letter | Lease) -> str:
-    return record.resource if isinstance(record, Lease) else record.submission
+def _key(record: Job | Row | Letter | Lease | Operation) -> str:
+    match record:
+        case Lease():
+            return record.resource
+        case Operation():
+            return record.operation_id
+        case _:
+            return record.submission

@@ -135,6 +135,14 @@ QUERIES: dict[str, str] = {
     "replay_waiter_job": "DELETE FROM {waiter} WHERE submission = 'x'",
     "replay_blob_placed": "SELECT reference, body FROM {blob} WHERE placed IS NULL LIMIT 100",
     "replay_placed_due": "SELECT * FROM {placed} WHERE look_at <= 5 ORDER BY look_at LIMIT 100",
+    "replay_operation_newest": "SELECT * FROM {operation} ORDER BY began_at DESC, operation_id DESC LIMIT 100",
+    "replay_operation_active": (
+        "SELECT * FROM {operation} WHERE active = TRUE ORDER BY began_at, operation_id LIMIT 100"
+    ),
+    "replay_operation_keep": (
+        "SELECT operation_id FROM {operation} WHERE keep_until <= 5 ORDER BY keep_until LIMIT 500"
+    ),
+    "replay_portion_operation": "DELETE FROM {portion} WHERE operation_id IN ('x')",
     "replay_marker_age": "SELECT * FROM {marker} WHERE marked_at < 5 ORDER BY marked_at LIMIT 100",
 }
 FEW = ("replay_job_task", "replay_job_trace", "replay_lease_job")
@@ -155,6 +163,8 @@ NAMES = {
     "lease": "resourcelease",
     "holding": "leaseholding",
     "waiter": "leasewaiter",
+    "operation": "replayoperation",
+    "portion": "operationportion",
 }
 
 

@@ -12,7 +12,7 @@ from operator import is_not, itemgetter
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from ...exceptions import SchemaMismatch
-from ...records import Chunk, Group, HistoryEntry, Holding, Lease, Letter, Placed, Row, StepRecord
+from ...records import Chunk, Group, HistoryEntry, Holding, Lease, Letter, Operation, Placed, Row, StepRecord
 from ...serialization import plain_json
 from ...states import Word
 
@@ -163,6 +163,7 @@ ROWS = Codec(Row)
 GROUPS = Codec(Group, leave=("error_message", "first_seen", "filed", "unresolved"))
 LEASES = Codec(Lease, leave=("resource",))
 HOLDINGS = Codec(Holding, leave=("resource",))
+OPERATIONS = Codec(Operation)
 _LETTERS = Codec(Letter, leave=("submission",))
 _STEPS = Codec(StepRecord, leave=("scope", "claimed_at"))
 _HISTORY = Codec(HistoryEntry)

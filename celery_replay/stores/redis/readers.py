@@ -7,7 +7,21 @@ from operator import attrgetter
 from typing import Any
 
 from ...clock import Micros
-from ...records import AttemptRecord, Chunk, Group, HistoryEntry, Holding, Job, Lease, Letter, Placed, Row, StepRecord
+from ...records import (
+    AttemptRecord,
+    Chunk,
+    Group,
+    HistoryEntry,
+    Holding,
+    Job,
+    Lease,
+    Letter,
+    Operation,
+    Placed,
+    Portion,
+    Row,
+    StepRecord,
+)
 from ...states import LetterState
 from ..reading import Look, Pause, Position, Reader
 from . import codec, placing, scripts
@@ -289,6 +303,32 @@ class RedisReader(Reader):
             count += more
             begin = b"(" + last if last else b""
         return count
+
+    def operation(self, operation_id: str) -> Operation | None:
+        """Return an operation."""
+        return next(iter(self._operations([operation_id])), None)
+
+    def _operations(self, names: Sequence[str]) -> list[Operation]:
+        values = self._many([f"op:{name}" for name in names])
+        return [codec.OPERATIONS.decode(value) for value in values if value is not None]
+
+    def operations(self, limit: int, before: Position | None = None) -> Sequence[Operation]:
+        """Return operations, the newest first."""
+        found: list[Operation] = []
+        for names in self._backwards("ops", Look(before=before)):
+            found += self._operations(names)
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def active_operations(self, limit: int) -> Sequence[Operation]:
+        """Return operations for which a steward has something to do."""
+        return self._operations(self._first("ops:active", limit))
+
+    def portion(self, operation_id: str, number: int) -> Portion | None:
+        """Return some of an operation's letters."""
+        body = self._do("HGET", f"portions:{operation_id}", str(number))
+        return None if body is None else Portion(operation_id=operation_id, number=number, body=body)
 
     def lease(self, resource: str) -> Lease | None:
         """Return the lease on a resource."""

@@ -17,7 +17,9 @@ from ...records import (
     Job,
     Lease,
     Letter,
+    Operation,
     Placed,
+    Portion,
     Row,
     StepRecord,
     Waiter,
@@ -165,6 +167,11 @@ class RedisUnit(Unit):
                 self._letters_before[submission] = found
         return self._letters[submission]
 
+    def operation(self, operation_id: str) -> Operation | None:
+        """Return an operation, as it was when this unit began."""
+        value = self._value(f"op:{operation_id}")
+        return None if value is None else codec.OPERATIONS.decode(value)
+
     def steps(self, scope: str) -> Sequence[StepRecord]:
         """Return the steps of a key or job."""
         found = self._hash(f"s:{scope}")
@@ -269,8 +276,15 @@ class RedisUnit(Unit):
                 self.put_chunks([record])
             case Placed():
                 self._commands += writes.of_placed(record)
+            case _:
+                self._put_other(record)
+
+    def _put_other(self, record: Lease | Holding | Waiter | Operation | Portion) -> None:
+        match record:
             case Lease() | Holding() | Waiter():
                 self._leasing.put(record)
+            case Operation() | Portion():
+                self._commands += writes.of_operation(record)
 
     def leases(self, resources: Sequence[str]) -> Sequence[Lease]:
         """Return the leases on resources."""
@@ -407,6 +421,7 @@ class RedisUnit(Unit):
 
     def prune(self, limit: int) -> int:
         """Delete old records among the next ones of the index; by itself, as it can be done again."""
+        self._prune_operations(limit)
         gone = 0
         for _ in range(20):
             begin = self._link.do("GET", "pruned") or b"-"
@@ -420,6 +435,16 @@ class RedisUnit(Unit):
             if gone >= limit:
                 break
         return gone
+
+    def _prune_operations(self, limit: int) -> None:
+        old = self._link.do("ZRANGEBYSCORE", "ops:over", "-inf", self.now, "LIMIT", 0, limit)
+        for name in (name.decode("utf-8", "surrogatepass") for name in old):
+            for entry in self._link.do("HKEYS", f"h:o:{name}"):
+                place = raw(f"o:{name}\t") + entry
+                self._link.each("ZREM", [(index, _text(place)) for index in ("history", f"ho:{name}")])
+            self._link.many("DEL", [f"portions:{name}", f"h:o:{name}", f"op:{name}"])
+            # What it is found by last: whoever is killed before it does it again.
+            self._link.each("ZREM", [(index, name) for index in ("ops", "ops:active", "ops:over")])
 
     # The end.
 
@@ -510,6 +535,10 @@ def whole(chunks: Iterable[Chunk]) -> list[Chunk]:
 def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:
     """Return a hash by its fields."""
     return {name.decode("utf-8", "surrogatepass"): v for name, v in zip(found[::2], found[1::2], strict=True)}
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
 
 
 def _keys(kind: str, names: Iterable[bytes]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ...clock import Micros
-from ...records import HistoryEntry, Job, Letter, Placed, Row, StepRecord
+from ...records import HistoryEntry, Job, Letter, Operation, Placed, Portion, Row, StepRecord
 from . import codec
 from .jobs import Kept, value_of
 from .links import Argument
@@ -87,6 +87,22 @@ def of_letter(before: Letter | None, letter: Letter) -> Iterable[Write]:
     yield "SET", f"l:{letter.submission}", codec.letter_value(letter)
     for index in ("letters", f"ls:{letter.state.value}", f"lg:{letter.group_id}"):
         yield "ZADD", index, letter.last_failed, submission
+
+
+def of_operation(operation: Operation | Portion) -> Iterable[Write]:
+    """Write an operation, or some of its letters."""
+    if isinstance(operation, Portion):
+        yield "HSET", f"portions:{operation.operation_id}", str(operation.number), operation.body
+        return
+    name = raw(operation.operation_id)
+    yield "SET", f"op:{operation.operation_id}", codec.OPERATIONS.encode(operation)
+    yield "ZADD", "ops", operation.began_at, name
+    if operation.active:
+        yield "ZADD", "ops:active", operation.began_at, name
+    else:
+        yield "ZREM", "ops:active", name
+    if operation.keep_until is not None:
+        yield "ZADD", "ops:over", operation.keep_until, name
 
 
 def of_entry(entry: HistoryEntry, keep_us: Micros) -> Iterable[Write]:

@@ -20,6 +20,7 @@ from .journal import (
 )
 from .leases import LeaseHolding, LeaseWaiter, ResourceLease
 from .ledger import Attempt, Lead, ParkedJob, ProcessedJob, SchemaInfo, StepRecord
+from .operations import OperationPortion, ReplayOperation
 
 __all__ = [
     "Attempt",
@@ -34,9 +35,11 @@ __all__ = [
     "LetterGroup",
     "LetterTrend",
     "Marker",
+    "OperationPortion",
     "ParkedJob",
     "PlacedBlob",
     "ProcessedJob",
+    "ReplayOperation",
     "ResourceLease",
     "SchemaInfo",
     "StepRecord",
