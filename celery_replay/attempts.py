@@ -14,6 +14,7 @@ from celery.backends.base import DisabledBackend
 
 from . import arguments, headers, parking, signals
 from .admission import Admission, Ask
+from .allowances import Allowance
 from .cache_reads import CacheReads
 from .clock import SECOND, Micros, as_datetime, moment, new_id, wall
 from .endings import by_its_own_hand, led_to, reason_of
@@ -100,6 +101,7 @@ class Attempt:
         self._renewed_at = time.monotonic()
         self.steps = StepLog()
         self._cache_reads: CacheReads | None = None
+        self.allowance = Allowance(self.stamp.allows)
         self.recorder = Recorder(
             self.stamp.trace_id,
             self.nonce,
@@ -167,7 +169,9 @@ class Attempt:
 
         Raises:
             OwnershipLost: another attempt has taken over, or this error says so.
+            EffectNotAllowed: the same replay would be refused the same side effect.
         """
+        self.allowance.check()
         if isinstance(error, OwnershipLost) and error.is_owners:
             raise error
         if self._ownership_lost:

@@ -22,6 +22,7 @@ ReplayError
     ├── RequeuedTooOften      it keeps giving its message back
     ├── LostTooOften          it keeps being lost, though nobody takes it over
     ├── HalfCommitted         one of several databases has its part already
+    ├── EffectNotAllowed      a replay came to a side effect that is not on its list
     ├── UnknownOutcome        nobody knows whether a side effect happened
     ├── JobExpired            it came after its deadline
     ├── RolledBack            the body returned, its database writes did not stay
@@ -186,6 +187,12 @@ class UnknownOutcome(JobError):
     """Nobody knows whether the side effect happened; look at the target, or give the task a `verify=` hook."""
 
     id = "unknown-outcome"
+
+
+class EffectNotAllowed(JobError):
+    """This replay may not do that side effect; replay its letter again with `--allow` and the name."""
+
+    id = "effect-not-allowed"
 
 
 class JobExpired(JobError):

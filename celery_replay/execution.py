@@ -27,6 +27,7 @@ from .exceptions import (
     RolledBack,
     UnknownOutcome,
 )
+from .headers import BODY
 from .logs import logger_of
 from .records import Job
 from .resources import who_has_it
@@ -38,6 +39,8 @@ from .targets import Marker, target_of
 
 logger = logger_of(__name__)
 
+_BODY_IS_EFFECT = ("", "step")
+"""What a body declares that may do something outside of its steps."""
 _ELSEWHERE = "ownership lost: the job goes on elsewhere"
 
 
@@ -122,7 +125,7 @@ def _without_store(attempt: Attempt) -> Any:
 def _unprotected(attempt: Attempt) -> Any:
     """Run without the store; if it may have opened the attempt all the same, it is told later how that ended."""
     try:
-        result = attempt.task.run(*attempt.args, **attempt.kwargs)
+        result = _run_body(attempt)
     except BaseException as error:
         if attempt.unsure:
             _closed_as(attempt, error)
@@ -328,8 +331,16 @@ def _watched(attempt: Attempt) -> Any:
 def _captured(attempt: Attempt) -> Any:
     """Run the body between two snapshots of its state; in the transaction, where it has one around it."""
     if not attempt.policy.state:
-        return attempt.task.run(*attempt.args, **attempt.kwargs)
+        return _run_body(attempt)
     attempt.snapshot(BEFORE)
-    result = attempt.task.run(*attempt.args, **attempt.kwargs)
+    result = _run_body(attempt)
     attempt.snapshot(AFTER)
+    return result
+
+
+def _run_body(attempt: Attempt) -> Any:
+    if attempt.policy.told["protection"] in _BODY_IS_EFFECT and not attempt.allowance.includes(BODY):
+        attempt.allowance.refuse(BODY)
+    result = attempt.task.run(*attempt.args, **attempt.kwargs)
+    attempt.allowance.check()
     return result

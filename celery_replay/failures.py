@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any
 
-from .exceptions import RolledBack, StepWrites, UnknownOutcome
+from .exceptions import EffectNotAllowed, RolledBack, StepWrites, UnknownOutcome
 from .logs import OF_SYSTEMS
 from .records import Failure
 from .redaction import kept_text, redact_text
@@ -19,6 +19,10 @@ from .serialization import TEXT_LIMIT, safe_text
 from .states import Category, Reason
 from .tracebacks import name_of, raised_at
 
+_REASONS: tuple[tuple[type[BaseException], Reason], ...] = (
+    (RolledBack, Reason.ROLLED_BACK),
+    (EffectNotAllowed, Reason.EFFECT_NOT_ALLOWED),
+)
 _UNKNOWN: tuple[type[BaseException], ...] = (
     UnknownOutcome,
     StepWrites,
@@ -69,7 +73,7 @@ def failure_of(
         message=kept_text(error, MESSAGE_LIMIT, known) if says else "",
         traceback=_bounded(_traceback(error) if says else raised_at(error), known),
         category=category,
-        reason=Reason.ROLLED_BACK if isinstance(error, RolledBack) else reason,
+        reason=next((word for cls, word in _REASONS if isinstance(error, cls)), reason),
         frames=_frames(error.__traceback__),
     )
 

@@ -16,6 +16,7 @@ One header, `celery_replay`, a flat table:
 | o | only where a task replaced another one: the task that the key was declared for |
 | r | only of a replay: the submission whose dead letter it is about |
 | u | only of a replay: 1 where an operator accepts that an effect of unknown end may happen again |
+| l | only of a replay: names of the side effects that may be done, `body` for those outside of steps; absent: all |
 
 Fields that this version does not know are carried on. A message without the header runs all the same.
 """
@@ -31,6 +32,8 @@ from .clock import Micros
 from .serialization import digest
 
 HEADER = "celery_replay"
+BODY = "body"
+"""What a body does outside of its steps, on a list of side effects."""
 NESTING = 1 << 20
 VERSION = 1
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
@@ -47,6 +50,7 @@ _NAMES = {
     "o": "operation",
     "r": "original",
     "u": "accepts_unknown",
+    "l": "allows",
 }
 
 
@@ -68,6 +72,8 @@ class Stamp:
     """Of a replay: the submission whose dead letter it is about."""
     accepts_unknown: int | None = None
     """Of a replay: 1 where an operator accepts that an effect of which nobody knows may happen again."""
+    allows: tuple[str, ...] | None = None
+    """Of a replay: the side effects that may be done, by their names; None where all may."""
     newer: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a newer version, kept as they came."""
 
@@ -86,7 +92,10 @@ def read(table: object) -> Stamp | None:
     newer: dict[str, Any] = {}
     for short, value in table.items():
         name = _NAMES.get(short)
-        if name is not None:
+        if name == "allows":
+            # A list that can't be read allows nothing.
+            known[name] = tuple(filter(_is_text, value)) if isinstance(value, (list, tuple)) else ()
+        elif name is not None:
             known[name] = value if _SOUND[name](value) else None
         elif short != "v":
             newer[short] = value

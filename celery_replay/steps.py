@@ -198,6 +198,8 @@ class _Step:
         if understudy is not None and understudy.comes_to(self.name):
             attempt.snapshot(REACHED)
         if attempt.job is None or not (self.side_effect or self.recorded):
+            if self.side_effect and not attempt.allowance.includes(self.name):
+                self._refuse(attempt)
             return None
         return StepRecord(
             scope=attempt.identity,
@@ -214,6 +216,8 @@ class _Step:
             if own.output is None and record.key in attempt.steps.outputs:
                 return attempt.steps.outputs[record.key]
             return self._recorded(attempt, own, args, kwargs)
+        if not attempt.allowance.includes(self.name):
+            self._refuse_unless_done(attempt, record)
         owned, earlier = _claim(attempt, record)
         if not owned:
             attempt.lost()
@@ -221,6 +225,16 @@ class _Step:
         if earlier is not None and own is None and not self._just_claimed(attempt, earlier):
             return self._again(attempt, record, earlier, args, kwargs)
         return self._effect(attempt, record, args, kwargs)
+
+    def _refuse_unless_done(self, attempt: Attempt, record: StepRecord) -> None:
+        """Let a step pass that may not be done only where it needs not: it was done by an earlier attempt."""
+        found = attempt.runtime.store.steps(record.scope)
+        if not any(one.step_id == record.step_id and one.state is StepState.SETTLED for one in found):
+            self._refuse(attempt)
+
+    def _refuse(self, attempt: Attempt) -> None:
+        attempt.recorder.record("effect_not_allowed", step=self.name, status="skipped", side_effect=True)
+        attempt.allowance.refuse(self.name)
 
     def _again(self, attempt: Attempt, record: StepRecord, earlier: StepRecord, args: Any, kwargs: Any) -> Any:
         if earlier.state is StepState.SETTLED:
@@ -279,6 +293,8 @@ class _Step:
         if found is not None:
             return found
         if attempt.policy.on_incomplete is OnIncomplete.RESUME:
+            if not attempt.allowance.includes(self.name):
+                self._refuse(attempt)
             return self._effect(attempt, step, args, kwargs)
         self._skipped(attempt, step)
         raise ResultUnavailable(

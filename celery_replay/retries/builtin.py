@@ -29,6 +29,7 @@ BUILT_IN: Sequence[Rule] = (
     rule(Category.UNKNOWN_OUTCOME, ours.UnknownOutcome, name="unknown outcome"),
     rule(Category.VALIDATION, ours.KeyConflict, name="key conflict"),
     rule(Category.CONCURRENCY, ours.VersionConflict, ours.FenceRefused, name="lost race"),
+    rule(Category.PERMANENT, ours.EffectNotAllowed, name="effect not allowed"),
     rule(Category.POISON, ours.PoisonJob, ours.RequeuedTooOften, ours.LostTooOften, name="poison"),
     rule(Category.DEPENDENCY, ours.StoreUnavailable, name="store away"),
     rule(Category.PERMANENT, "celery.exceptions.MaxRetriesExceededError", "celery.exceptions.NotRegistered",

@@ -14,6 +14,7 @@ from celery_replay.exceptions import ReplayError
 ALL = [value for value in vars(exceptions).values() if inspect.isclass(value) and issubclass(value, ReplayError)]
 IDS = {
     "ConfigurationError": "configuration",
+    "EffectNotAllowed": "effect-not-allowed",
     "FenceRefused": "fence-refused",
     "HalfCommitted": "half-committed",
     "LostTooOften": "lost-too-often",
