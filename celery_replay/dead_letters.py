@@ -9,7 +9,7 @@ from .clock import Micros, new_id
 from .exceptions import TriageRefused
 from .facts import Facts
 from .records import Failure, Group, HistoryEntry, Job, Letter, StepRecord, evolve
-from .serialization import digest, unpack
+from .serialization import canonical_json, digest, unpack
 from .states import Category, Effect, LetterState, Outcome, Reason, StepState, Verb
 
 GROUPING = "g1"
@@ -228,7 +228,6 @@ _DECISIONS: dict[Verb, tuple[tuple[LetterState, ...], LetterState | None]] = {
     Verb.DISCARDED: (_UNSENT, LetterState.DISCARDED),
     Verb.EDITED: (_UNSENT, None),
     Verb.REPLAYED: (_WAITING, LetterState.REPLAY_PENDING),
-    Verb.STOPPED: ((LetterState.REPLAY_PENDING,), LetterState.OPEN),
     Verb.ASSIGNED: (tuple(LetterState), None),
     Verb.NOTED: (tuple(LetterState), None),
     Verb.REVEALED: (tuple(LetterState), None),
@@ -261,15 +260,19 @@ def decide(letter: Letter, decision: Decision) -> Letter:
         case Verb.REPLAYED:
             replay, operation_id = decision.replay, decision.operation_id
             return evolve(after, replay=replay, operation_id=operation_id, replays=letter.replays + 1)
-        case Verb.STOPPED:
-            return evolve(after, replays=letter.replays - 1)
         case _:
             return after
 
 
+def leaving_out(wanted: Decision, why: str, **details: object) -> Decision:
+    """Return the note that a decision was not carried out on a letter."""
+    told = canonical_json({"wanted": wanted.verb, **details})
+    return evolve(wanted, verb=Verb.LEFT_OUT, text=why, details=told)
+
+
 def _refusal(letter: Letter, allowed: Iterable[LetterState]) -> str:
     if letter.state is LetterState.REPLAY_PENDING:
-        return f"it is being replayed already, as {letter.replay}; wait for its end, or stop it"
+        return f"it is being replayed already, as {letter.replay}; wait for its end"
     return f"it is {letter.state}, and must be {' or '.join(allowed)} for that"
 
 

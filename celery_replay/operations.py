@@ -86,7 +86,7 @@ def due(operation: Operation, now: Micros) -> int:
     if wanted.canary and not operation.proven:
         most = min(most, wanted.canary - operation.tried)
     if wanted.rate:
-        late = now - operation.due_at
+        late = min(now - operation.due_at, SECOND)
         most = min(most, 0 if late < 0 else 1 + int(late * wanted.rate / SECOND))
     return max(most, 0)
 

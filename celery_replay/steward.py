@@ -1,4 +1,4 @@
-"""The steward: releases parked jobs, files lost ones, delivers what was spooled, tells a journal, prunes.
+"""The steward: frees parked jobs, files lost ones, sends operations, delivers what was spooled, tells journals, prunes.
 
 Every worker spawns one; a lease in the store decides which of all of them leads. It needs the app's configuration,
 and none of its tasks.
@@ -32,6 +32,7 @@ from .lifecycle import Ending
 from .logs import logger_of
 from .losses import News
 from .records import Chunk, evolve
+from .replay import driving
 from .runtime import Runtime, runtime_of, store_url
 from .stores.base import Store
 from .trace import Recorder, summarised
@@ -45,7 +46,7 @@ _LEAD_TTL = 4.0
 """Seconds for which nobody leads after a leader was killed; a few rounds."""
 _PRUNE_EVERY = 60.0
 _ARCHIVE_PAUSE = 10.0
-"""Seconds until a journal that could not be told is tried again."""
+"""Seconds until a journal is tried again that could not be reached."""
 _THIN_EVERY = 3600.0
 """Seconds between two passes through all jobs whose details may go."""
 _PLACE_PAUSE = 5.0
@@ -87,6 +88,7 @@ class Steward:
         self._next_thinning = 0.0
         self._thinned = ""
         self._placing: threading.Thread | None = None
+        self._next_operate = 0.0
         self._behind = False
         self._failing: set[str] = set()
 
@@ -127,6 +129,9 @@ class Steward:
         self._guarded("mark", store.keep_mark)
         self._dispatch(store.release_due())
         store.reap()
+        if time.monotonic() >= self._next_operate:
+            self._next_operate = time.monotonic() + _ARCHIVE_PAUSE
+            self._guarded("operate", self._operate)
         if time.monotonic() >= self._next_archive:
             # Whatever comes of it: a journal that is down must not be asked in each round, as asking takes its time.
             self._next_archive = time.monotonic() + _ARCHIVE_PAUSE
@@ -135,6 +140,12 @@ class Steward:
         if time.monotonic() >= self._next_prune:
             self._next_prune = time.monotonic() + _PRUNE_EVERY
             self._guarded("prune", self._prune)
+
+    def _operate(self) -> None:
+        until = time.monotonic() + PERIOD
+        while driving.drive_all(self.runtime) and time.monotonic() < until:
+            pass
+        self._next_operate = 0.0
 
     def _archive(self) -> None:
         until = time.monotonic() + PERIOD

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from celery_replay import cli, config, exceptions, headers, states
-from celery_replay.replay import operations, plan
+from celery_replay.replay import effects, operations, plan
 
 PAGES = Path(__file__).parent / "reference"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -53,7 +53,8 @@ def _default(value: Any) -> str:
 def _words() -> str:
     enums = [(states, name) for name, kind in vars(states).items() if _is_words(kind)]
     return "\n\n".join(
-        _words_of(module, name) for module, name in [*enums, (plan, "Hindrance"), (operations, "Standing")]
+        _words_of(module, name)
+        for module, name in [*enums, (plan, "Hindrance"), (operations, "Standing"), (effects, "Certainty")]
     )
 
 

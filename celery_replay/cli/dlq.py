@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from . import editing, groups, letters, options, replays, triage, trials
+from . import editing, groups, letters, operations, options, replays, triage, trials
 
 
 @click.group(epilog=options.example("dlq list"))
@@ -19,8 +19,7 @@ for _command in (
     groups.group,
     trials.dry_run,
     replays.replay,
-    replays.follow_,
-    replays.stop_,
+    *operations.COMMANDS,
     editing.edit,
     *triage.COMMANDS,
 ):

@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import leases
 from ..clock import Micros, as_datetime
-from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Lease, Letter, Row, StepRecord
+from ..operations import conditions, pending
+from ..records import AttemptRecord, Event, Group, HistoryEntry, Job, Lease, Letter, Operation, Row, StepRecord
 from ..replay.evidence import Evidence
 from ..replay.lineage import Descendant
 from ..stores.lease_looks import Holder
@@ -34,6 +35,10 @@ DESCENDANTS = ("task_id", "status", "at", "actor", "operation")
 LEASES = ("resource", "task", "id", "alive", "age", "usual", "overdue", "waiting", "fence", "worker", "until")
 LINE = ("id", "task", "status", "waited", "looked_at_again")
 HOLDERS = ("fence", "task", "id", "acquired_at", "ended_at", "end", "last_seen", "overlaps", "worker")
+OPERATIONS = (
+    "id", "state", "letters", "sent", "resolved", "failed", "left_out", "pending", "began_at", "actor", "reason",
+)  # fmt: skip
+NOTES_OF = ("at", "verb", "actor", "said")
 PARKED = (
     "id",
     "task",
@@ -135,17 +140,6 @@ def letter(record: Letter) -> Fields:
     }
 
 
-def replayed(record: Letter) -> Fields:
-    """Show the newest replay of a dead letter."""
-    return {
-        "id": record.submission,
-        "task": record.operation,
-        "operation": record.operation_id,
-        "replay": record.replay,
-        "replays": record.replays,
-    }
-
-
 def group(record: Group, hours: Sequence[int]) -> Fields:
     """Show a group of dead letters."""
     frames = record.frames.splitlines()
@@ -165,6 +159,42 @@ def group(record: Group, hours: Sequence[int]) -> Fields:
         "last_24_hours": list(hours),
         "newest": record.newest,
     }
+
+
+def operation(record: Operation) -> Fields:
+    """Show an operation."""
+    wanted = conditions(record)
+    return {
+        "id": record.operation_id,
+        "state": record.state,
+        "said": record.said,
+        "actor": record.actor,
+        "reason": record.reason,
+        "letters": record.total,
+        "position": record.position,
+        "sent": record.sent,
+        "resolved": record.resolved,
+        "failed": record.failed,
+        "gone": record.gone,
+        "left_out": record.left_out,
+        "pending": len(pending(record)),
+        "rate": wanted.rate,
+        "at_once": wanted.at_once,
+        "canary": wanted.canary or None,
+        "canary_passed": record.proven if wanted.canary else None,
+        "stop_after": wanted.stop_after,
+        "stop_above": wanted.stop_above,
+        "of_last": wanted.of_last,
+        "allow": list(wanted.allow) if wanted.allow is not None else None,
+        "with_canvas": wanted.with_canvas,
+        "began_at": moment(record.began_at),
+        "changed_at": moment(record.changed_at),
+    }
+
+
+def operation_result(record: Operation) -> Fields:
+    """Say in a result where an operation stands."""
+    return {"id": record.operation_id, "task": "", "verdict": record.state, "said": record.said}
 
 
 def standing(record: Letter) -> str:

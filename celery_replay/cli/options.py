@@ -162,6 +162,27 @@ def consent(question: str, *, given: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+def allowing(command: F) -> F:
+    """Add --allow."""
+    return click.option(
+        "--allow",
+        multiple=True,
+        metavar="STEP",
+        help="Only this side effect may be done, also where it may happen twice: a step, `body`, or `all`. Repeatable.",
+    )(command)
+
+
+def against_rules(command: F) -> F:
+    """Add what goes against a default that can do no harm."""
+    never = click.option(
+        "--override-never", is_flag=True, help='Also one that declares replay="never": by its id, alone.'
+    )
+    canvas = click.option(
+        "--with-canvas", is_flag=True, help="Send callbacks, errbacks and the rest of a chain on, too."
+    )
+    return never(canvas(command))
+
+
 def limited(command: F) -> F:
     """Add --limit."""
     limit = click.IntRange(1, 1000)

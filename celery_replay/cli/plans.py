@@ -9,16 +9,18 @@ import click
 
 from ..replay.plan import Hindrance, Item
 from . import fields
-from .output import print_rows, printable, to_json
+from .output import print_rows, print_section, printable, to_json
 
 READY = "ready"
 LEFT_OUT = "left_out"
 FEW = 20
 """So many are shown one by one."""
 _KINDS = ("verdict", "hindrance", "task", "route", "effect", "said")
+_EFFECTS = ("letters", "side_effect", "certainty", "because")
 _ITEMS = ("id", "verdict", "task", "effect", "replays", "edited", "route")
 _HINTS = {
     Hindrance.EFFECT_UNKNOWN: "{n} left out whose effects nobody knows: look at them, then give --include-unknown {n}",
+    Hindrance.EFFECT_NOT_ALLOWED: "{n} left out for side effects that are not on the list: --allow them, too",
     Hindrance.NEVER: "{n} left out by their task's own word: one by one, with --override-never",
     Hindrance.SIGNATURE: "{n} left out that today's code would take for something else: mend them with dlq edit",
 }
@@ -34,6 +36,9 @@ def shown(item: Item) -> fields.Fields:
         "hindrance": item.hindrance,
         "said": item.said,
         "effect": item.effect,
+        "effects": [
+            {"name": effect.name, "certainty": effect.certainty, "because": effect.because} for effect in item.effects
+        ],
         "rule": item.rule,
         "route": item.route,
         "edited": letter.edited is not None,
@@ -65,6 +70,12 @@ def show(items: Sequence[Item], *, as_json: bool) -> None:
     if 1 < len(rows) <= FEW:
         click.echo()
         print_rows(rows, _ITEMS, as_json=False)
+    effects = Counter(effect for item in items for effect in item.effects)
+    told = [
+        {"letters": n, "side_effect": e.name, "certainty": e.certainty, "because": e.because}
+        for e, n in effects.most_common()
+    ]
+    print_section("side effects", told, _EFFECTS)
     notes = Counter(note for item in items for note in item.notes)
     hindrances = Counter(item.hindrance for item in items)
     for line in (

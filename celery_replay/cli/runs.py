@@ -18,7 +18,7 @@ from ..dry_run.variation import AS_RECORDED, Variation
 from ..records import evolve
 from ..runtime import Runtime
 from ..stores.base import Store
-from . import options, reports
+from . import options, real, reports
 from . import timeline as drawing
 from .access import find_job, find_letter, runtime
 from .output import to_json
@@ -45,13 +45,14 @@ def sandboxed(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("job_id")
 @click.option(
     "--mode",
-    type=click.Choice(["trace", "dry-run", "fork"]),
+    type=click.Choice(["trace", "dry-run", "fork", real.MODE]),
     default="trace",
     show_default=True,
-    help="trace runs nothing; dry-run runs today's code in a sandbox, as it is recorded; fork with changes.",
+    help="trace runs nothing; dry-run runs today's code in a sandbox as recorded, fork with changes; real does it all.",
 )
 @varied
 @sandboxed
+@real.described
 @options.as_json
 @click.pass_context
 def run(
@@ -61,16 +62,23 @@ def run(
     variation: Variation,
     timeout: float,
     require_kernel: bool,
+    wanted: real.Wanted,
     as_json: bool,
 ) -> None:
     """Run a recorded job again, by its task id, submission or trace, or its dead letter's. Nothing real is changed.
 
-    A dry run goes by the payload, the state and the outputs that are recorded. To run a job for real, see `dlq replay`.
-    The exit code is 0 where it would succeed, 4 where it would not.
+    A dry run goes by the payload, the state and the outputs that are recorded. `--mode real` replays the dead letter
+    with all its effects, once somebody has said why; for many at once, see `dlq replay`.
+    The exit code is 0 where it would succeed, or has; 4 where it would not, or has not.
     """
     here = runtime(ctx)
     if evolve(variation, ignore=()) != AS_RECORDED and mode != "fork":
         raise click.UsageError("this changes what is run: give --mode fork")
+    if wanted.given and mode != real.MODE:
+        raise click.UsageError("this is about a real replay: give --mode real, or leave its options out")
+    if mode == real.MODE:
+        real.run(ctx, here, job_id, wanted, as_json=as_json)
+        return
     if mode == "trace":
         drawing.show(here.store, find_job(here.store, job_id), as_json=as_json)
         return

@@ -28,6 +28,9 @@ class Evidence:
     """Whether the payload must be mended."""
     half_done: Sequence[str]
     """What was done of it, and what may have been."""
+    job: Job | None = None
+    """Whose steps these are: the letter's, or its last replay's."""
+    steps: Sequence[StepRecord] = ()
 
 
 def evidence_of(store: Store, letter: Letter) -> Evidence:
@@ -52,7 +55,13 @@ def weigh(letter: Letter, job: Job | None, steps: Sequence[StepRecord]) -> Evide
     task = dead_letters.declared(letter.message)
     safe, because = _safety(effect, task)
     return Evidence(
-        effect=effect, safe=safe, safe_because=because, mend=_mending(letter), half_done=_half_done(job, steps)
+        effect=effect,
+        safe=safe,
+        safe_because=because,
+        mend=_mending(letter),
+        half_done=_half_done(job, steps),
+        job=job,
+        steps=steps,
     )
 
 

@@ -1,4 +1,4 @@
-"""What becomes of replays that were decided: they end, or are called off before they are sent."""
+"""What becomes of replays that were decided."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..dead_letters import Decision
-from ..exceptions import TriageRefused
-from ..records import Letter
 from ..states import LetterState, Verb, Word
 from ..stores.base import Store
 
@@ -22,13 +19,11 @@ class End(Word):
     RESOLVED = "resolved"
     FAILED_AGAIN = "failed_again"
     """It failed, or was withdrawn before it began."""
-    STOPPED = "stopped"
-    """It was called off before it was sent."""
     GONE = "gone"
     """Its letter is about another replay by now, or was deleted."""
 
 
-_ENDS = {Verb.RESOLVED: End.RESOLVED, Verb.FAILED_AGAIN: End.FAILED_AGAIN, Verb.STOPPED: End.STOPPED}
+_ENDS = {Verb.RESOLVED: End.RESOLVED, Verb.FAILED_AGAIN: End.FAILED_AGAIN}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,46 +36,43 @@ class Ended:
     said: str = ""
 
 
-def follow(
-    store: Store, replays: Mapping[str, str], *, pause: Callable[[float], object] = time.sleep
-) -> Iterator[Ended | None]:
-    """Yield the ends of replays as they come, and None between two looks, until nothing is pending.
+def look(store: Store, replays: Mapping[str, str], operation_id: str = "") -> list[Ended]:
+    """Return the ends of those replays that have ended.
 
     Args:
         replays: the replay's submission, by that of its letter.
+        operation_id: of which they are a part.
     """
+    standing = store.standing(replays) if replays else {}
+    return [
+        _ended(store, submission, replay, operation_id)
+        for submission, replay in replays.items()
+        if standing.get(submission) != (LetterState.REPLAY_PENDING, replay)
+    ]
+
+
+def follow(
+    store: Store, replays: Mapping[str, str], *, pause: Callable[[float], object] = time.sleep
+) -> Iterator[Ended | None]:
+    """Yield the ends of replays as they come, and None between two looks, until nothing is pending."""
     waiting = dict(replays)
     while True:
-        standing = store.standing(waiting)
-        for submission, replay in [*waiting.items()]:
-            if standing.get(submission) != (LetterState.REPLAY_PENDING, replay):
-                del waiting[submission]
-                yield _ended(store, submission, replay)
+        for ended in look(store, waiting):
+            del waiting[ended.submission]
+            yield ended
         if not waiting:
             return
         yield None
         pause(PERIOD_S)
 
 
-def stop(store: Store, operation_id: str, actor: str, text: str) -> Iterator[tuple[Letter, str]]:
-    """Call off what was not sent yet of an operation's replays.
-
-    Yields:
-        Each letter whose replay is pending, with the reason where it can't be called off.
-    """
-    decision = Decision(verb=Verb.STOPPED, actor=actor, text=text, operation_id=operation_id)
-    for letter in store.every_letter(operation_id=operation_id, state=LetterState.REPLAY_PENDING):
-        try:
-            yield store.stop_replay(letter.submission, decision), ""
-        except TriageRefused as refusal:
-            yield letter, refusal.message
-
-
-def _ended(store: Store, submission: str, replay: str) -> Ended:
+def _ended(store: Store, submission: str, replay: str, operation_id: str) -> Ended:
     letter = store.letter(submission)
-    if letter is None or letter.replay != replay:
+    another = letter is None or letter.replay != replay
+    if another and not operation_id:
         return Ended(submission=submission, end=End.GONE, said="its letter is about another replay by now")
-    for entry in reversed(store.history(submission=submission, limit=20)):
+    for entry in reversed(store.history(submission=submission, operation_id=operation_id, limit=20)):
         if entry.verb in _ENDS:
             return Ended(submission=submission, end=_ENDS[entry.verb], said=entry.text)
-    return Ended(submission=submission, end=End.GONE, said=f"its letter is {letter.state}")
+    said = "its letter is gone" if letter is None else f"its letter is {letter.state}"
+    return Ended(submission=submission, end=End.GONE, said=said)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..records import HistoryEntry
-from ..states import Verb, Word
+from .. import operations
+from ..records import PORTION, HistoryEntry, Operation
+from ..states import OperationState, Verb, Word
+from ..stores.base import Store
 
 
 class Standing(Word):
@@ -19,8 +21,6 @@ class Standing(Word):
     """It ended well."""
     FAILED_AGAIN = "failed_again"
     """Its replay failed, or was withdrawn."""
-    STOPPED = "stopped"
-    """Its replay was called off before it was sent."""
     LEFT_OUT = "left_out"
     """Nothing was done with it; the entry says why."""
     DONE = "done"
@@ -31,7 +31,6 @@ _STANDINGS = {
     Verb.REPLAYED: Standing.PENDING,
     Verb.RESOLVED: Standing.RESOLVED,
     Verb.FAILED_AGAIN: Standing.FAILED_AGAIN,
-    Verb.STOPPED: Standing.STOPPED,
     Verb.LEFT_OUT: Standing.LEFT_OUT,
 }
 
@@ -69,3 +68,17 @@ def counts(items: Iterable[Member]) -> dict[Standing, int]:
     """Count the items by where they stand; only standings that occur, in their order."""
     found = Counter(item.standing for item in items)
     return {standing: found[standing] for standing in Standing if found[standing]}
+
+
+def awaited_in(store: Store) -> dict[str, Operation]:
+    """Return the letters that running operations have not come to yet, each with its operation."""
+    running = (one for one in store.active_operations() if one.state is OperationState.RUNNING)
+    return {str(letter["letter"]): operation for operation in running for letter in awaited_of(store, operation)}
+
+
+def awaited_of(store: Store, operation: Operation) -> Iterator[dict[str, object]]:
+    """Yield what is known of the letters that an operation has not come to yet."""
+    number, skipped = divmod(operation.position, PORTION)
+    for portion in store.every_portion(operation, number):
+        yield from operations.letters_of(portion)[skipped:]
+        skipped = 0

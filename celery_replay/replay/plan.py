@@ -9,13 +9,15 @@ from typing import Any
 from .. import chord_bodies, dead_letters
 from ..chord_bodies import RESULTS
 from ..policy import TaskPolicy
-from ..records import Letter, evolve
+from ..records import Letter, Operation, evolve
 from ..runtime import Runtime
 from ..serialization import JSON
-from ..states import Effect, LetterState, Replays, Verb, Word
+from ..states import Effect, LetterState, OnIncomplete, Replays, Verb, Word
 from . import message as messages
 from .binding import Binding, compare
+from .effects import SideEffect, Today, effects_of
 from .evidence import Evidence, gather
+from .operations import awaited_in
 
 
 class Hindrance(Word):
@@ -36,7 +38,11 @@ class Hindrance(Word):
     NEVER = "never"
     """Its task declares `replay="never"`, or did when it failed."""
     EFFECT_UNKNOWN = "effect_unknown"
-    """Nobody knows whether its side effects happened, and nobody said that this is acceptable."""
+    """A side effect may happen twice, and nobody said that this is acceptable."""
+    EFFECT_NOT_ALLOWED = "effect_not_allowed"
+    """A side effect may happen twice that is not on the list of those that may be done."""
+    OPERATION = "operation"
+    """It is among the letters that an operation has still to send."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +57,8 @@ class Item:
     route: str = ""
     """Where it would be sent, as its original was: exchange and routing key."""
     binding: Binding | None = None
-    risky: bool = False
-    """Its effects are of unknown certainty, and no hook or marker will be asked first."""
+    effects: tuple[SideEffect, ...] = ()
+    """What a replay would do to each of its side effects that began, or may have."""
     rule: Replays = Replays.CONFIRM
     """What its task says: the stricter word of today's code and of the code that failed."""
     notes: tuple[str, ...] = ()
@@ -64,9 +70,14 @@ class Item:
         return self.hindrance is None
 
     @property
+    def doubtful(self) -> list[SideEffect]:
+        """Return the side effects that may happen twice."""
+        return [effect for effect in self.effects if effect.doubtful]
+
+    @property
     def needs_acceptance(self) -> bool:
         """Does somebody have to say that a side effect may happen twice?"""
-        return self.risky and self.rule is not Replays.SAFE
+        return bool(self.doubtful) and self.rule is not Replays.SAFE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +90,16 @@ class Options:
     """Also those of whose effects nobody knows whether they happened."""
     override_never: bool = False
     """Also one whose task says never; it has to be the only one."""
+    allow: tuple[str, ...] | None = None
+    """The side effects that may be done, by their names; `ALL` for any. None where nobody made a list."""
+
+    def allows(self, name: str) -> bool:
+        """Is a side effect on the list?"""
+        return self.allow is not None and (name in self.allow or ALL in self.allow)
+
+
+ALL = "all"
+"""Stands on a list for every side effect."""
 
 
 _STATES = {
@@ -96,7 +117,9 @@ def preview(runtime: Runtime, letters: Iterable[Letter], options: Options = Opti
         # Whoever overrides the rule has looked at this one.
         options = evolve(options, override_never=False)
     found = gather(runtime.store, chosen)
+    awaited = awaited_in(runtime.store)
     items = [_looked_at(runtime, letter, known, options) for letter, known in zip(chosen, found, strict=True)]
+    items = [_if_free(item, awaited.get(item.letter.submission)) for item in items]
     return accept_unknown(items) if options.include_unknown else items
 
 
@@ -108,7 +131,8 @@ def accept_unknown(items: Iterable[Item]) -> list[Item]:
 
 
 def _looked_at(runtime: Runtime, letter: Letter, evidence: Evidence, options: Options) -> Item:
-    item = Item(letter=letter, effect=evidence.effect, risky=not evidence.safe, rule=_rule(runtime, letter))
+    effects = effects_of(letter, evidence.job, evidence.steps, _today(runtime, letter))
+    item = Item(letter=letter, effect=evidence.effect, effects=tuple(effects), rule=_rule(runtime, letter))
     if not dead_letters.allows(letter.state, Verb.REPLAYED):
         said = _STATES.get(letter.state, f"it is {letter.state}, a state of a newer version")
         return evolve(item, hindrance=Hindrance.STATE, said=said)
@@ -118,9 +142,41 @@ def _looked_at(runtime: Runtime, letter: Letter, evidence: Evidence, options: Op
         return evolve(item, hindrance=Hindrance.PAYLOAD, said=error.message)
     if item.ready and item.rule is Replays.NEVER and not options.override_never:
         return evolve(item, hindrance=Hindrance.NEVER, said='its task declares replay="never"')
-    if item.ready and item.needs_acceptance:
-        return evolve(item, hindrance=Hindrance.EFFECT_UNKNOWN, said=evidence.safe_because)
-    return item
+    return _accepted(item, options) if item.ready and item.needs_acceptance else item
+
+
+def _accepted(item: Item, options: Options) -> Item:
+    lacking = [effect for effect in item.doubtful if not options.allows(effect.name)]
+    if not lacking:
+        return item
+    if options.allow is None:
+        return evolve(item, hindrance=Hindrance.EFFECT_UNKNOWN, said=lacking[0].because)
+    names = ", ".join(dict.fromkeys(effect.name for effect in lacking))
+    return evolve(item, hindrance=Hindrance.EFFECT_NOT_ALLOWED, said=f"not on the list: {names}; {lacking[0].because}")
+
+
+def _if_free(item: Item, operation: Operation | None) -> Item:
+    """Leave out what somebody else has chosen before, and not sent yet."""
+    if operation is None or not item.ready:
+        return item
+    said = f"it waits in operation {operation.operation_id} of {operation.actor}"
+    return evolve(item, hindrance=Hindrance.OPERATION, said=said)
+
+
+def _today(runtime: Runtime, letter: Letter) -> Today:
+    task = runtime.app.tasks.get(letter.operation)
+    if task is None:
+        return Today()
+    policy = runtime.policy(task)
+    resumes = policy.on_incomplete is OnIncomplete.RESUME
+    if letter.edited is None:
+        return Today(resumes=resumes)
+    try:
+        payload = messages.read(letter.edited)
+        key, _ = policy.identify(payload.args, payload.kwargs)
+    except Exception:  # the user's own key function, or a payload that is none: the look at the payload says so
+        return Today(resumes=resumes, other_key=True)
+    return Today(resumes=resumes, other_key=bool(key or letter.key) and key != letter.key)
 
 
 def _rule(runtime: Runtime, letter: Letter) -> Replays:

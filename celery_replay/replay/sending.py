@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from .. import headers, parking
-from ..clock import SECOND, Micros, new_id, wall
+from ..clock import new_id, wall
 from ..dead_letters import Decision
 from ..exceptions import TriageRefused
-from ..headers import Stamp
+from ..headers import BODY, Stamp
 from ..records import Letter, Row
 from ..runtime import Runtime
 from ..serialization import canonical_json
 from ..states import Replays, Verb
 from . import message as messages
-from .plan import Item, Options
+from .plan import ALL, Item, Options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,91 +26,135 @@ class Order:
 
     actor: str
     reason: str
-    rate: float | None = None
-    """Replays that are sent per second; all at once where none is given."""
-    options: Options = field(default_factory=Options)
+    with_canvas: bool = False
+    """Send callbacks, errbacks and the rest of the chain on, too."""
+    operation_id: str = ""
+    """By which these replays are found again."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
-    """What became of one item."""
+class Chosen:
+    """A letter as somebody has looked at it: what has to be known to send it, without the code of its task."""
 
-    item: Item
-    task_id: str = ""
-    """The replay's, where it was sent or will be."""
-    submission: str = ""
-    said: str = ""
-    """Why it was not sent."""
+    letter: str
+    """Its submission."""
+    revision: int
+    effect: str
+    doubtful: bool = False
+    """A side effect may happen twice."""
+    accepted: bool = False
+    """Somebody had to accept that, and did."""
+    overrides_never: bool = False
+    edited: bool = False
+    key: str | None = None
+    fingerprint: str | None = None
+    """Of a mended payload: key and fingerprint as today's code makes them."""
+    allows: tuple[str, ...] | None = None
+    """The side effects that may be done; None where all may."""
 
-    @property
-    def ok(self) -> bool:
-        """Was it sent, or will it be?"""
-        return bool(self.task_id)
+    @classmethod
+    def of(cls, frozen: Mapping[str, Any]) -> Chosen:
+        """Read what an operation has frozen; what a newer version added is left out."""
+        known = {name: frozen[name] for name in cls.__dataclass_fields__ if name in frozen}
+        allows = known.get("allows")
+        return cls(**{**known, "allows": None if allows is None else tuple(allows)})
 
-
-def send(runtime: Runtime, items: Sequence[Item], order: Order, operation_id: str) -> Iterator[Sent]:
-    """Replay the items that are ready, one by one; what is decided is sent, whoever dies meanwhile.
-
-    Args:
-        items: from `preview`: the set is what it was then. A letter that changed since is left out.
-        operation_id: by which these replays are found again.
-    """
-    begin = runtime.store.now() if order.rate else None
-    due = 0
-    reachable = True
-    for item in items:
-        if not item.ready:
-            yield Sent(item=item, said=item.said)
-            continue
-        at = begin + int(due * SECOND / order.rate) if begin is not None and order.rate and due else None
-        due += 1
-        sent, row = _begun(runtime, item, order, operation_id, at)
-        if row is not None and at is None and reachable:
-            # A broker that does not answer is waited for once; what it did not take is sent by the steward.
-            reachable = parking.dispatch(runtime.app, runtime.store, [row], runtime.resend_us) == 1
-        yield sent
+    def frozen(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return asdict(self)
 
 
-def _begun(runtime: Runtime, item: Item, order: Order, operation_id: str, at: Micros | None) -> tuple[Sent, Row | None]:
-    letter, task_id = item.letter, str(uuid.uuid4())
-    stamp = _stamp(runtime, letter, accepts_unknown=item.risky)
-    try:
-        message = messages.compose(letter.to_send, stamp, task_id, with_canvas=order.options.with_canvas)
-        decision = Decision(
-            verb=Verb.REPLAYED,
-            actor=order.actor,
-            text=order.reason,
-            replay=stamp.submission,
-            operation_id=operation_id,
-            revision=letter.revision,
-            details=canonical_json(_details(item, order, task_id, stamp.submission)),
-        )
-        row = runtime.store.begin_replay(letter.submission, decision, message, at)
-    except (TriageRefused, messages.PayloadUnreadable) as refusal:
-        return Sent(item=item, said=refusal.message), None
-    return Sent(item=item, task_id=task_id, submission=stamp.submission), row
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A replay that was decided."""
+
+    task_id: str
+    submission: str
+    row: Row
+    """Its message, where the dispatcher finds it."""
 
 
-def _details(item: Item, order: Order, task_id: str, replay: str) -> dict[str, object]:
-    return {
-        "task_id": task_id,
-        "replay": replay,
-        "effect": str(item.effect),
-        "accepts_unknown": item.needs_acceptance,
-        "overrides_never": item.rule is Replays.NEVER,
-        "edited": item.letter.edited is not None,
-        "with_canvas": order.options.with_canvas,
-    }
-
-
-def _stamp(runtime: Runtime, letter: Letter, *, accepts_unknown: bool) -> Stamp:
-    """Carry key and payload's fingerprint on; those of a mended payload are made anew."""
-    fields = messages.unpack_message(letter.message)["headers"]
-    was = headers.identify(letter.operation, fields)
-    key, fingerprint = was.key, was.fingerprint
+def choose(runtime: Runtime, item: Item, options: Options) -> Chosen:
+    """Freeze a letter that is ready."""
+    letter, key, fingerprint = item.letter, None, None
     if letter.edited is not None:
         payload = messages.read(letter.edited)
         key, fingerprint = runtime.policy(runtime.app.tasks[letter.operation]).identify(payload.args, payload.kwargs)
+    return Chosen(
+        letter=letter.submission,
+        revision=letter.revision,
+        effect=str(item.effect),
+        doubtful=bool(item.doubtful),
+        accepted=item.needs_acceptance,
+        overrides_never=item.rule is Replays.NEVER,
+        edited=letter.edited is not None,
+        key=key or None,
+        fingerprint=fingerprint,
+        allows=_list(item, options),
+    )
+
+
+def _list(item: Item, options: Options) -> tuple[str, ...] | None:
+    """Return what a replay may do: a body that is known to have done nothing by itself needs no place on the list."""
+    if options.allow is None or ALL in options.allow or item.rule is Replays.SAFE:
+        return None
+    own = () if any(effect.name == BODY for effect in item.doubtful) else (BODY,)
+    return tuple(dict.fromkeys((*options.allow, *own)))
+
+
+def begin(runtime: Runtime, chosen: Chosen, order: Order) -> Begun:
+    """Decide a replay, and put its message where the dispatcher finds it; who sends it may die.
+
+    Raises:
+        TriageRefused: the letter changed since it was chosen, or is being replayed already.
+        PayloadUnreadable: what has to be taken off its message can't be.
+    """
+    letter = runtime.store.letter(chosen.letter)
+    if letter is None:
+        raise TriageRefused(f"job {chosen.letter} has no dead letter any more")
+    task_id, stamp = str(uuid.uuid4()), _stamp(letter, chosen)
+    message = messages.compose(letter.to_send, stamp, task_id, with_canvas=order.with_canvas)
+    decision = Decision(
+        verb=Verb.REPLAYED,
+        actor=order.actor,
+        text=order.reason,
+        replay=stamp.submission,
+        operation_id=order.operation_id,
+        revision=chosen.revision,
+        details=canonical_json(_details(chosen, order, task_id, stamp.submission)),
+    )
+    row = runtime.store.begin_replay(chosen.letter, decision, message)
+    return Begun(task_id=task_id, submission=stamp.submission, row=row)
+
+
+def send(runtime: Runtime, chosen: Chosen, order: Order) -> Begun:
+    """Decide a replay and publish it; where the broker does not answer, the steward does that later.
+
+    Raises:
+        TriageRefused, PayloadUnreadable: as `begin` does.
+    """
+    begun = begin(runtime, chosen, order)
+    parking.dispatch(runtime.app, runtime.store, [begun.row], runtime.resend_us)
+    return begun
+
+
+def _details(chosen: Chosen, order: Order, task_id: str, replay: str) -> dict[str, object]:
+    told: dict[str, object] = {
+        "task_id": task_id,
+        "replay": replay,
+        "effect": chosen.effect,
+        "accepts_unknown": chosen.accepted,
+        "overrides_never": chosen.overrides_never,
+        "edited": chosen.edited,
+        "with_canvas": order.with_canvas,
+    }
+    return told if chosen.allows is None else {**told, "allows": chosen.allows}
+
+
+def _stamp(letter: Letter, chosen: Chosen) -> Stamp:
+    """Carry key and payload's fingerprint on; those of a mended payload are made anew."""
+    was = headers.identify(letter.operation, messages.unpack_message(letter.message)["headers"])
+    key, fingerprint = (chosen.key, chosen.fingerprint) if chosen.edited else (was.key, was.fingerprint)
     submission = new_id()
     return Stamp(
         submission=submission,
@@ -122,5 +167,6 @@ def _stamp(runtime: Runtime, letter: Letter, *, accepts_unknown: bool) -> Stamp:
         fingerprint=fingerprint,
         operation=was.operation,
         original=letter.submission,
-        accepts_unknown=1 if accepts_unknown else None,
+        accepts_unknown=1 if chosen.doubtful else None,
+        allows=chosen.allows,
     )

@@ -46,7 +46,7 @@ class Triage(ABC):
         """
         return self._act(submission, lambda unit: _decide(unit, submission, decision))
 
-    def begin_replay(self, submission: str, decision: Decision, message: bytes, at: Micros | None = None) -> Row:
+    def begin_replay(self, submission: str, decision: Decision, message: bytes) -> Row:
         """Decide to replay a dead letter, and put the replay's message where the dispatcher finds it.
 
         Both or neither: a replay that was decided is sent, whoever dies meanwhile.
@@ -54,7 +54,7 @@ class Triage(ABC):
         Args:
             decision: with the replay's submission.
             message: to be published, as `parking.publish` takes it.
-            at: when the steward publishes it. By default the caller does, at once; the steward only if it dies.
+                The caller does that at once; the steward only if it dies.
 
         Raises:
             TriageRefused: as `decide` does.
@@ -70,33 +70,13 @@ class Triage(ABC):
                 # Nobody waits behind it: what its key is busy with is OPEN's question.
                 subject=decision.replay,
                 reason=Reason.REPLAY,
-                wake_at=at or unit.now + PUBLISHING_US,
+                wake_at=unit.now + PUBLISHING_US,
                 parked_at=unit.now,
-                releases=0 if at else 1,
+                releases=1,
                 message=message,
             )
             unit.put(row)
             return row
-
-        return self._act(submission, step)
-
-    def stop_replay(self, submission: str, decision: Decision) -> Letter:
-        """Call a replay off that nobody published yet.
-
-        Raises:
-            TriageRefused: it is on its way, or there is none.
-        """
-
-        def step(unit: Unit) -> Letter:
-            letter = unit.letter(submission)
-            row = unit.row(letter.replay) if letter is not None and letter.replay else None
-            if letter is not None and (row is None or row.status is not RowStatus.RELEASED or row.releases):
-                raise TriageRefused("its replay was sent already; revoke it, or wait for its end")
-            operation_id = decision.operation_id or (letter.operation_id if letter is not None else "")
-            after = _decide(unit, submission, evolve(decision, operation_id=operation_id))
-            if row is not None:
-                unit.drop(row)
-            return after
 
         return self._act(submission, step)
 

@@ -28,8 +28,8 @@ COMMANDS = dict(every(replay))
 def test_the_commands_are_these():
     assert {" ".join(path) for path, command in COMMANDS.items() if not isinstance(command, click.Group)} == {
         "dlq assign", "dlq discard", "dlq dry-run", "dlq edit", "dlq follow", "dlq group", "dlq groups",
-        "dlq investigate", "dlq list",
-        "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "dlq stop", "drain", "erase", "export",
+        "dlq investigate", "dlq list", "dlq operations", "dlq operation", "dlq pause", "dlq resume", "dlq abort",
+        "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "drain", "erase", "export",
         "failures explain", "failures rules",
         "jobs find", "jobs show", "leases list", "leases release", "leases show", "parked free", "parked list", "prune",
             "run",
@@ -62,11 +62,14 @@ def test_every_field_of_the_json_is_documented(shop):
     decided = [shop.reads(line)[0] for line in ("dlq edit a --set order_id=7", "dlq assign a ann", "dlq groups")]
     (plan,), (counted,) = shop.reads("dlq replay a --dry-run"), shop.reads("prune --dry-run")
     (ran,) = shop.reads("run a --mode dry-run")
-    (sent,) = shop.reads("dlq replay a --because x --yes --include-unknown 1")
-    (stopped,) = shop.reads(f"dlq stop {sent['operation']} --because x")
+    (sent,) = shop.reads("dlq replay a --because x --yes --include-unknown 1 --detach")
+    (stopped,) = shop.reads(f"dlq abort {sent['operation']} --because x")
+    (operation,) = shop.reads(f"dlq operation {sent['operation']}")
+    (real,) = shop.reads("run a --mode real --because x --yes --allow all --detach")
     (letter,), (group,) = shop.reads("dlq show a"), shop.reads(f"dlq group {decided[2]['group']}")
     parts = [failed["payload"], failed["attempts_ended"][0], owned["steps"][0]]
     parts += [letter["evidence"], letter["history"][0], letter["replayed_as"][0], plan["binding"], group]
+    parts += [operation, operation["history"][0], real, *plan["effects"]]
     lists = [*shop.reads("trace show a"), *shop.reads("parked list"), *shop.reads("status")]
     shown = [failed, letter, plan, ran, sent, stopped, counted, *decided, *parts, *lists]
 

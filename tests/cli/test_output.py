@@ -40,7 +40,7 @@ LINES = (
     "dlq groups",
     "dlq group {group}",
     "dlq replay a --dry-run",
-    "dlq replay a --because x --yes --include-unknown 1",
+    "dlq replay a --because x --yes --include-unknown 1 --detach",
     "dlq discard a --because x",
     "dlq edit a --kwargs {{}} --args []",
     "dlq edit a --undo",

@@ -69,7 +69,7 @@ COSTS = {
     "resourcelease/": 1,
     "processedjob/s0000/change/": 6,
     "deadletter/s0000/change/": 6,
-    "deadletter/operation/op/": 4,
+    "deadletter/operation/op/": 5,
     "lettergroup/g0/change/": 3,
     "parkedjob/s0000/change/": 4,
 }

@@ -212,7 +212,7 @@ def test_a_choice_that_nobody_signed_is_refused(put: Put, visitor: Client, store
     assert told(store) == []
 
 
-@pytest.mark.parametrize("path", ["decide/", "replay/", "s/reveal/", "operation/x/stop/"])
+@pytest.mark.parametrize("path", ["decide/", "replay/", "s/reveal/", "operation/x/decide/"])
 @pytest.mark.parametrize("method", ["get", "head", "put", "delete"])
 def test_nothing_is_decided_by_looking(put: Put, visitor: Client, path: str, method: str) -> None:
     put(*failed())

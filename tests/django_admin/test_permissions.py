@@ -25,7 +25,7 @@ READ = {kind: f"{visitors.APP}.view_{kind}" for kind in visitors.KINDS}
 
 
 def verb(name: str) -> dict[str, str]:
-    return {"verb": name, "letters": "one" if name == "stop" else "many", "text": "x", "assignee": "x"}
+    return {"verb": name, "letters": "many", "text": "x", "assignee": "x"}
 
 
 POSTS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
@@ -46,7 +46,7 @@ POSTS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {"letters": "many", "looked": "1", "confirmed": "1", "reason": "x"},
         (READ["deadletter"], REPLAY),
     ),
-    "stop": ("deadletter/operation/op/stop/", {}, (READ["deadletter"], REPLAY)),
+    "abort": ("deadletter/operation/op/decide/", {"verb": "aborted", "text": "x"}, (READ["deadletter"], REPLAY)),
     "edit": (
         "deadletter/s/edit/",
         {"letters": "one", "args": "[8]", "kwargs": "{}", "text": "x", "save": "1"},
@@ -91,7 +91,7 @@ def test_each_permission_is_needed(
     assert everything(store) == before
 
 
-@pytest.mark.parametrize("name", [name for name in POSTS if name not in ("stop", "decide-assign")])
+@pytest.mark.parametrize("name", [name for name in POSTS if name not in ("abort", "decide-assign")])
 def test_those_permissions_are_enough(
     visitor: Client, store: DjangoStore, shop: Celery, records: None, name: str
 ) -> None:

@@ -10,12 +10,14 @@ from celery import Celery
 from django.test import Client
 
 from celery_replay.dead_letters import Decision
-from celery_replay.exceptions import StoreUnavailable
+from celery_replay.operations import conditions
 from celery_replay.records import Letter
+from celery_replay.replay import driving
 from celery_replay.replay import message as messages
-from celery_replay.states import LetterState, Outcome, RowStatus, Verb
-from django_celery_replay.admin import batches
+from celery_replay.runtime import runtime_of
+from celery_replay.states import LetterState, Outcome, Verb
 from django_celery_replay.store import DjangoStore
+from tests.django_admin import visitors
 from tests.django_admin.builders import NOW, failed, message
 from tests.django_admin.conftest import Put
 from tests.django_admin.forms import buttons, press
@@ -120,6 +122,10 @@ def test_of_many_each_has_its_result_on_a_page_that_can_be_looked_at_again(
         assert said in text(page)
 
     after = press(visitor, page, SEND, reason="mended", rate="")
+    assert "▶ running Come to 0 of 2" in text(after)
+    assert "2 ↷ left out" in text(after)
+    drive(shop)
+    after = visitor.get(after.request["PATH_INFO"])
 
     assert "2 ↻ pending 2 ↷ left out" in text(after)
     assert "task shop.gone is not registered here; deploy it" in text(after)
@@ -127,8 +133,16 @@ def test_of_many_each_has_its_result_on_a_page_that_can_be_looked_at_again(
     assert len(sent(shop)) == 2
     for name, outcome in (("a", Outcome.SUCCEEDED), ("b", Outcome.FAILED)):
         end_replay(store, name, outcome)
+    drive(shop)
     again = text(visitor.get(after.request["PATH_INFO"]))
+    assert "✓ finished Come to 2 of 2 Sent 2, of which 0 have not ended Ended 1 well, 1 failed again" in again
     assert "1 ✓ resolved 1 ✗ failed again 2 ↷ left out" in again
+
+
+def drive(app: Celery) -> None:
+    """Do the steward's work."""
+    while driving.drive_all(runtime_of(app)):
+        pass
 
 
 def end_replay(store: DjangoStore, name: str, outcome: Outcome) -> None:
@@ -149,6 +163,7 @@ def test_later_arrivals_and_letters_that_changed_are_not_swept_in(
             unit.put(record)
     store.decide("b", Decision(verb=Verb.ASSIGNED, actor="bob", assignee="bob"))
     after = press(visitor, page, SEND, reason="mended")
+    drive(shop)
     assert [str(letter_of(store, name).state) for name in ("a", "b", "later")] == ["replay_pending", "open", "open"]
     assert "it changed since you looked at it; look again" in text(after)
 
@@ -163,8 +178,10 @@ def test_unknown_effects_are_left_out_unless_their_number_is_typed(
     assert "Type 2, or nothing." in text(wrong)
     assert sent(shop) == []
     press(visitor, page, SEND, reason="x", rate="")
+    drive(shop)
     assert [str(letter_of(store, name).state) for name in "abc"] == ["replay_pending", "open", "open"]
     press(visitor, looked(visitor, "b", "c"), SEND, reason="I looked at the bank", unknown="2", rate="")
+    drive(shop)
     assert [str(letter_of(store, name).state) for name in "abc"] == ["replay_pending"] * 3
     assert json.loads(store.history(submission="b")[-1].details)["accepts_unknown"] is True
 
@@ -222,39 +239,100 @@ def test_the_rest_of_a_chain_goes_along_only_where_that_is_chosen(
     assert messages.read(row.message).canvas == {"chain": [{"task": "x"}]}
 
 
-def test_a_rate_spreads_them_over_time_and_those_to_come_can_be_stopped(
+def test_the_page_shows_what_becomes_of_each_side_effect(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
+    put(*many("a", effect="unknown"))
+    page = press(visitor, seen(visitor, f"{LETTERS}a/change/"), "Replay…")
+    assert "1 body ? unknown the task declares no side effects" in text(page)
+    refused = press(visitor, page, SEND, reason="x", allow="charge")
+    assert "left out: effect not allowed" in text(refused)
+    press(visitor, page, SEND, reason="I looked at the bank", allow="body, charge")
+    row = store.row(letter_of(store, "a").replay)
+    assert row is not None
+    assert messages.unpack_message(row.message)["headers"]["celery_replay"]["l"] == ["body", "charge"]
+    assert json.loads(store.history(submission="a")[0].details)["allows"] == ["body", "charge"]
+
+
+def test_anything_of_many_is_accepted_by_their_number_alone(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
+    put(*many("a", "b", effect="unknown"))
+    page = press(visitor, looked(visitor), SEND, reason="x", allow="all")
+    assert "Of many, “all” is accepted by their number alone." in text(page)
+    assert store.operations() == []
+
+
+def test_a_rate_spreads_them_over_time_and_the_rest_is_paused_resumed_and_aborted(
     put: Put, visitor: Client, store: DjangoStore, shop: Celery
 ) -> None:
     put(*many("a", "b", "c"))
     page = press(visitor, looked(visitor), SEND, reason="x", rate="0.01")
     assert "No steward leads now" in text(page)
-    assert [str(letter_of(store, name).state) for name in "abc"] == ["replay_pending"] * 3
-    assert len(sent(shop)) == 1
-    rows = [store.row(letter_of(store, name).replay) for name in "abc"]
-    assert [row.status for row in rows if row] == [RowStatus.SENT, RowStatus.RELEASED, RowStatus.RELEASED]
-    after = press(visitor, page, "Stop the 2 that were not sent yet")
-    assert "2 replays were called off; 1 had been sent before." in text(after)
-    assert "1 ↻ pending 2 ■ stopped" in text(after)
+    drive(shop)
     assert [str(letter_of(store, name).state) for name in "abc"] == ["replay_pending", "open", "open"]
-    assert not any("Stop" in label for label in buttons(after))
+    assert len(sent(shop)) == 1
+    page = press(visitor, page, "Pause", text="lunch")
+    assert "Paused." in text(page)
+    assert "‖ paused lunch" in text(page)
+    assert not any("Pause" in label for label in buttons(page))
+    page = press(visitor, page, "Resume")
+    assert "▶ running" in text(page)
+    assert "Say why" in text(press(visitor, page, "Abort"))
+    page = press(visitor, page, "Abort", text="enough")
+    assert "■ aborted enough" in text(page)
+    assert [(e.verb, e.actor) for e in store.operation_history(store.operations()[0].operation_id)] == [
+        (Verb.BEGUN, "ann"), (Verb.PAUSED, "ann"), (Verb.RESUMED, "ann"), (Verb.ABORTED, "ann"),
+    ]  # fmt: skip
+    assert not any(label in ("Pause", "Resume", "Abort") for label in buttons(page))
 
 
-def test_one_replay_that_waits_for_its_turn_is_stopped_on_the_letters_page(
+def test_of_two_who_decide_about_an_operation_at_once_one_is_told(
     put: Put, visitor: Client, store: DjangoStore, shop: Celery
 ) -> None:
     put(*many("a", "b"))
-    page = press(visitor, looked(visitor), SEND, reason="x", rate="0.01")
-    for name, said in (("a", "Its replay was sent already"), ("b", "Stopped.")):
-        after = press(visitor, seen(visitor, f"{LETTERS}{name}/change/"), "Stop its replay")
-        assert said in text(after)
-    assert "1 ↻ pending 1 ■ stopped" in text(visitor.get(page.request["PATH_INFO"]))
+    page = press(visitor, looked(visitor), SEND, reason="x")
+    press(visitor, page, "Abort", text="mine")
+    after = press(visitor, page, "Pause", text="his")
+    assert "is aborted, not running" in text(after)
 
 
-def test_a_trial_sends_the_first_ones_only(put: Put, visitor: Client, store: DjangoStore, shop: Celery) -> None:
+def test_who_may_not_replay_may_not_pause_either(put: Put, visitor: Client, store: DjangoStore, shop: Celery) -> None:
+    put(*many("a", "b"))
+    page = press(visitor, looked(visitor), SEND, reason="x")
+    visitors.welcome([each for each in visitors.ALL if each != visitors.REPLAY])
+    shown = visitor.get(page.request["PATH_INFO"])
+    assert "You need the permission “django_celery_replay.replay_deadletter”" in text(shown)
+    refused = visitor.post(f"{page.request['PATH_INFO']}decide/", {"verb": "paused"})
+    assert refused.status_code == 403
+    assert str(store.operations()[0].state) == "running"
+
+
+def test_those_that_go_first_and_what_stops_it_are_chosen_in_the_form(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
     put(*many("a", "b", "c"))
-    after = press(visitor, looked(visitor), SEND, reason="x", trial="1", rate="")
+    page = press(visitor, looked(visitor), SEND, reason="x", canary="1", rate="", stop_after="7", stop_above="30")
+    wanted = conditions(store.operations()[0])
+    assert (wanted.canary, wanted.rate, wanted.stop_after, wanted.stop_above) == (1, None, 7, 0.3)
+    assert "Stops itself when 7 failed again, or more than 30% of the last 20 did" in text(page)
+    drive(shop)
     assert [str(letter_of(store, name).state) for name in "abc"] == ["replay_pending", "open", "open"]
-    assert "it was not among those of the trial" in text(after)
+    end_replay(store, "a", Outcome.FAILED)
+    drive(shop)
+    page = visitor.get(page.request["PATH_INFO"])
+    assert "✗ stopped of the first 1, 1 did not end well" in text(page)
+    assert letter_of(store, "b").state is LetterState.OPEN
+
+
+def test_letters_that_another_operation_has_still_to_send_are_left_out(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
+    put(*many("a", "b", "c"))
+    press(visitor, looked(visitor, "a", "b"), SEND, reason="x")
+    page = looked(visitor)
+    assert "2 ✗ left out: operation 1 ✓ is sent" in text(page)
+    assert "it waits in operation" in text(page)
 
 
 def test_a_form_for_many_that_is_sent_twice_sends_them_once(
@@ -263,57 +341,30 @@ def test_a_form_for_many_that_is_sent_twice_sends_them_once(
     put(*many("a", "b"))
     page = looked(visitor)
     first = press(visitor, page, SEND, reason="x", rate="")
+    drive(shop)
     second = press(visitor, page, SEND, reason="x", rate="")
+    drive(shop)
     assert len(sent(shop)) == 2
+    assert "This operation was begun before" in text(second)
     assert "2 ↻ pending" in text(second)
-    assert "left out" not in text(second)
     assert first.request["PATH_INFO"] == second.request["PATH_INFO"]
 
 
-def test_what_was_sent_before_the_store_went_away_is_told_and_the_rest_can_follow(
+def test_of_two_who_begin_the_same_operation_at_once_the_second_is_told(
     put: Put, visitor: Client, store: DjangoStore, shop: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(*many("a", "b", "c"))
+    put(*many("a", "b"))
     page = looked(visitor)
-    begin, done = store.begin_replay, []
+    begin = store.begin_operation
 
-    def breaks_down(submission: str, *rest: Any) -> Any:
-        if done:
-            raise StoreUnavailable("database 'x' can't be reached")
-        done.append(submission)
-        return begin(submission, *rest)
+    def twice(*given: Any) -> Any:
+        begin(*given)
+        return begin(*given)
 
-    with monkeypatch.context() as outage:
-        outage.setattr(store, "begin_replay", breaks_down)
-        told = press(visitor, page, SEND, reason="x", rate="")
-    assert "1 of 3 are done: database 'x' can't be reached. Press again to go on with the others." in text(told)
-    assert "2 ✓ is sent" in text(told)
-    assert "3 ↻ pending" in text(press(visitor, told, SEND))
-    assert len(sent(shop)) == 3
-
-
-def test_what_one_request_has_no_time_for_follows_with_the_next(
-    put: Put, visitor: Client, store: DjangoStore, shop: Celery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(*many("a", "b", "c"))
-    monkeypatch.setattr(batches, "PATIENCE_S", 0)
-    page = press(visitor, looked(visitor), SEND, reason="x", rate="")
-    assert "1 of 3 are done. Press again to go on with the others." in text(page)
-    assert len(sent(shop)) == 1
-    page = press(visitor, press(visitor, page, SEND), SEND)
-    assert "3 ↻ pending" in text(page)
-    assert len(sent(shop)) == 2
-
-
-def test_a_trial_that_ends_early_sends_no_more_than_it_was_to(
-    put: Put, visitor: Client, store: DjangoStore, shop: Celery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(*many("a", "b", "c", "d"))
-    monkeypatch.setattr(batches, "PATIENCE_S", 0)
-    page = press(visitor, looked(visitor), SEND, reason="x", rate="", trial="2")
-    page = press(visitor, page, SEND)
-    assert "2 ↻ pending 2 ↷ left out" in text(page)
-    assert len(sent(shop)) == 2
+    monkeypatch.setattr(store, "begin_operation", twice)
+    after = press(visitor, page, SEND, reason="x")
+    assert "Ann has begun this operation already" in text(after)
+    assert len(store.operations()) == 1
 
 
 def test_a_mended_payload_is_what_is_sent(put: Put, visitor: Client, store: DjangoStore, shop: Celery) -> None:

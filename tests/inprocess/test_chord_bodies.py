@@ -11,8 +11,8 @@ from celery_replay.dead_letters import Decision
 from celery_replay.replay import message as messages
 from celery_replay.replay.fitting import changed
 from celery_replay.replay.plan import Hindrance, Options, preview
-from celery_replay.replay.sending import Order, send
 from celery_replay.states import Effect, LetterState, Reason, Verb
+from tests.inprocess.replaying import send_all
 from tests.support.versions import needs
 
 
@@ -79,8 +79,7 @@ def test_letters_of_members_and_body_name_each_other(lab, part, total):
 
 def replay(lab, letter):
     options = Options(include_unknown=True, with_canvas=True)
-    order = Order(actor="ann", reason="done by hand", options=options)
-    (sent,) = send(lab.runtime, preview(lab.runtime, [letter], options), order, "operation")
+    (sent,) = send_all(lab, preview(lab.runtime, [letter], options), options)
     return sent
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,8 @@ from celery_replay.cli import options
 from celery_replay.cli import replay as commands
 from celery_replay.clock import SECOND
 from celery_replay.dead_letters import Decision
-from celery_replay.states import LetterState, RowStatus, Verb
+from celery_replay.replay import driving
+from celery_replay.states import LetterState, Verb
 from celery_replay.stores.memory import MemoryStore
 from tests.inprocess.lab import Gate
 
@@ -83,7 +83,7 @@ def test_a_group_is_replayed_and_followed_to_its_end(lab, types, failing):
     group = letters[0].group_id.partition(":")[2][:8]
     shown = types(f"dlq replay --group {group} --because mended --yes --wait").stdout
     lines = [line.split() for line in shown.splitlines() if line.startswith("resolved")]
-    assert [line[1] for line in lines] == [letter.submission for letter in letters]
+    assert {line[1] for line in lines} == {letter.submission for letter in letters}
     assert states(lab, letters) == [LetterState.RESOLVED] * 3
     assert ran(lab) == [1, 2, 3]
 
@@ -119,7 +119,7 @@ def test_nothing_is_sent_without_a_reason(lab, types, failing):
 
 def test_who_and_why_are_in_the_history(lab, types, failing):
     task, _, (letter,) = failing(1)
-    types(f"dlq replay --task {task} --yes --actor ann --because", "the bank is back")
+    types(f"dlq replay --task {task} --yes --actor ann --because", "the bank is back", code=PARTLY)
     (entry, *_) = lab.store.history(submission=letter.submission)
     assert (entry.verb, entry.actor, entry.text) == (Verb.REPLAYED, "ann", "the bank is back")
     lab.idle()
@@ -162,12 +162,12 @@ def test_what_fails_again_is_told_and_ends_with_four(lab, types, failing):
 
 
 def test_json_has_one_object_per_letter_with_its_secrets_redacted(lab, types, failing):
-    task, _, letters = failing(1)
-    lab.log.clear()
+    task, bad, letters = failing(1)
+    bad.clear()
     result = types(f"dlq replay --task {task} --because mended --yes --json")
     (item,) = objects(result)
     lab.idle()
-    assert (item["verdict"], item["hindrance"], item["effect"]) == ("sent", None, "absent")
+    assert (item["verdict"], item["hindrance"], item["effect"]) == ("resolved", None, "absent")
     assert item["binding"]["now"] == {"number": 1}
     assert lab.job(item["task_id"]).original == letters[0].submission
     assert item["operation"] in result.stderr
@@ -197,8 +197,9 @@ def test_where_a_canary_fails_the_others_are_not_sent(lab, types, failing):
     task, bad, letters = failing(1, 2, 3)
     bad.intersection_update({1})
     line = f"dlq replay --task {task} --because mended --yes --canary 1 --json"
-    verdicts = [item["verdict"] for item in objects(types(line, code=PARTLY))]
-    assert verdicts == ["failed_again", "left_out", "left_out"]
+    result = types(line, code=PARTLY)
+    assert [item["verdict"] for item in objects(result)] == ["failed_again", "not_sent", "not_sent"]
+    assert "it stopped itself (of the first 1, 1 did not end well): dlq resume" in result.stderr
     assert states(lab, letters) == [LetterState.OPEN] * 3
     assert ran(lab) == [1]
 
@@ -207,71 +208,146 @@ def test_where_a_canary_lives_the_others_follow(lab, types, failing):
     task, bad, _ = failing(1, 2, 3)
     bad.clear()
     items = objects(types(f"dlq replay --task {task} --because mended --yes --canary 1 --json"))
-    assert [item["verdict"] for item in items] == ["resolved", "sent", "sent"]
+    assert [item["verdict"] for item in items] == ["resolved"] * 3
+    assert lab.log[0][0] == 1
     assert ran(lab) == [1, 2, 3]
 
 
-def test_with_a_rate_they_wait_for_their_turn_and_can_be_called_off(lab, types, failing):
+def test_a_detached_operation_goes_on_without_its_command(lab, types, failing):
     task, bad, letters = failing(1, 2, 3)
     bad.clear()
-    result = types(f"dlq replay --task {task} --because mended --yes --rate 0.05 --json")
+    items = objects(types(f"dlq replay --task {task} --because mended --yes --detach --json"))
+    assert [item["verdict"] for item in items] == ["chosen"] * 3
+    (operation,) = {item["operation"] for item in items}
+    lab.wait(lambda: driving.drive_all(lab.runtime) or states(lab, letters) == [LetterState.RESOLVED] * 3, "its end")
+    ended = objects(types(f"dlq follow {operation} --json"))
+    assert sorted(item["verdict"] for item in ended) == ["resolved"] * 3
+    (shown,) = objects(types(f"dlq operation {operation} --json"))
+    assert (shown["state"], shown["sent"], shown["resolved"]) == ("finished", 3, 3)
+    assert [entry["verb"] for entry in shown["history"]] == ["begun", "finished"]
+
+
+def test_an_operation_is_paused_resumed_and_aborted(lab, types, failing):
+    task, bad, letters = failing(1, 2, 3)
+    bad.clear()
+    result = types(f"dlq replay --task {task} --because mended --yes --rate 0.05 --detach --json")
     (operation,) = {item["operation"] for item in objects(result)}
-    rows = sorted((row for row in lab.store.rows() if row.status is RowStatus.RELEASED), key=lambda row: row.wake_at)
-    assert [later.wake_at - row.wake_at for row, later in pairwise(rows)] == [20 * SECOND]
-    lab.wait(lambda: states(lab, letters)[0] is LetterState.RESOLVED, "the first one's end")
-
-    stopped = objects(types(f"dlq stop {operation} --because enough --json"))
-    ended = objects(types(f"dlq follow {operation} --json", code=PARTLY))
-
-    assert [item["verdict"] for item in stopped] == ["stopped"] * 2
-    assert sorted(item["verdict"] for item in ended) == ["resolved", "stopped", "stopped"]
-    assert states(lab, letters) == [LetterState.RESOLVED, LetterState.OPEN, LetterState.OPEN]
-    assert types(f"dlq stop {operation} --because enough", code=1).stdout == ""
+    lab.wait(lambda: driving.drive_all(lab.runtime) or states(lab, letters)[0] is LetterState.RESOLVED, "the first")
+    (told,) = objects(types(f"dlq pause {operation} --json"))
+    assert told["verdict"] == "paused"
     lab.clock.forward(60)
-    lab.release_due()
-    assert ran(lab) == [1]
+    driving.drive_all(lab.runtime)
+    assert states(lab, letters)[1:] == [LetterState.OPEN] * 2
+    assert "it is paused" in types(f"dlq follow {operation}", code=PARTLY).stderr
+    types(f"dlq resume {operation}")
+    lab.wait(lambda: driving.drive_all(lab.runtime) or states(lab, letters)[1] is LetterState.RESOLVED, "the second")
+    types(f"dlq abort {operation} --because enough")
+    lab.clock.forward(60)
+    driving.drive_all(lab.runtime)
+    assert states(lab, letters)[2] is LetterState.OPEN
+    assert "is aborted" in types(f"dlq resume {operation}", code=PARTLY).stdout
+    ended = objects(types(f"dlq follow {operation} --json", code=PARTLY))
+    assert sorted(item["verdict"] for item in ended) == ["not_sent", "resolved", "resolved"]
+    (listed,) = objects(types("dlq operations --json"))
+    assert (listed["id"], listed["state"], listed["resolved"]) == (operation, "aborted", 2)
+    assert ran(lab) == [1, 2]
 
 
-def test_without_a_steward_that_leads_a_rate_is_warned_of(lab, types, failing):
+def test_an_operation_that_is_not_there_is_said_so(types):
+    for name in ("follow", "operation", "pause"):
+        assert "no operation nothing" in types(f"dlq {name} nothing", code=1).stderr
+
+
+def test_without_a_steward_that_leads_whoever_follows_sends_and_is_told(lab, types, failing):
     class Leaderless(MemoryStore):
         def lead(self, *_, **__):
             return False
 
     lab.use(Leaderless(lab.clock))
-    task, _, _ = failing(1)
-    assert "no steward leads" in types(f"dlq replay --task {task} --because mended --yes --rate 0.5").stderr
-    lab.idle()
+    task, bad, letters = failing(1, 2)
+    bad.clear()
+    assert "no steward leads" in types(f"dlq replay --task {task} --because mended --yes").stderr
+    assert states(lab, letters) == [LetterState.RESOLVED] * 2
 
 
 def test_a_steward_that_leads_needs_no_warning(lab, types, failing):
     task, _, _ = failing(1)
     lab.store.lead("steward-1", 60 * SECOND)
-    assert "steward" not in types(f"dlq replay --task {task} --because mended --yes --rate 0.5").stderr
-    lab.idle()
+    assert "steward" not in types(f"dlq replay --task {task} --because mended --yes --detach").stderr
 
 
-def test_it_calls_itself_off_once_too_many_have_failed_again(lab, types, failing):
+def test_it_stops_itself_once_too_many_have_failed_again(lab, types, failing):
     task, _, letters = failing(1, 2, 3)
-    line = f"dlq replay --task {task} --because mended --yes --wait --rate 0.1 --stop-after 1 --json"
+    line = f"dlq replay --task {task} --because mended --yes --at-once 1 --stop-after 1 --json"
     verdicts = [item["verdict"] for item in objects(types(line, code=PARTLY))]
-    assert verdicts == ["failed_again", "stopped", "stopped"]
+    assert verdicts == ["failed_again", "not_sent", "not_sent"]
     assert states(lab, letters) == [LetterState.OPEN] * 3
     assert ran(lab) == [1]
-    assert "--wait" in types(f"dlq replay --task {task} --because x --yes --stop-after 1", code=2).stderr
 
 
-def test_what_is_sent_can_not_be_called_off(lab, types, failing):
-    task, bad, letters = failing(1)
-    lab.store.lead("steward-1", 60 * SECOND)
-    with lab.app.connection_for_write():
-        lab.app.control.cancel_consumer(lab.app.conf.task_default_queue, reply=True)
-    (item,) = objects(types(f"dlq replay --task {task} --because mended --yes --json"))
-    (told,) = objects(types(f"dlq stop {item['operation']} --because enough --json", code=PARTLY))
-    assert told["verdict"] == "pending"
-    assert "sent already" in told["said"]
+def test_it_stops_itself_while_the_share_of_those_that_fail_stays_high(lab, types, failing):
+    task, _, letters = failing(*range(12))
+    line = f"dlq replay --task {task} --because mended --yes --at-once 2 --of-last 4 --json"
+    result = types(line, code=PARTLY)
+    verdicts = [item["verdict"] for item in objects(result)]
+    assert 4 <= verdicts.count("failed_again") <= 6
+    assert verdicts.count("failed_again") + verdicts.count("not_sent") == 12
+    assert "of the last 4, 4 failed again" in result.stderr
+    assert states(lab, letters) == [LetterState.OPEN] * 12
+
+
+def test_letters_of_an_operation_that_runs_are_left_out_of_another_one(lab, types, failing):
+    task, bad, _ = failing(1, 2)
     bad.clear()
-    lab.app.control.add_consumer(lab.app.conf.task_default_queue, reply=True)
-    lab.wait(lambda: states(lab, letters) == [LetterState.RESOLVED], "its end")
+    lab.store.lead("steward-1", 60 * SECOND)
+    types(f"dlq replay --task {task} --because mended --yes --detach --actor ann")
+    items = objects(types(f"dlq replay --task {task} --dry-run --json", code=PARTLY))
+    assert [item["hindrance"] for item in items] == ["operation"] * 2
+    assert "of ann" in items[0]["said"]
+
+
+def test_a_side_effect_that_may_happen_twice_is_accepted_by_its_name(lab, types, failing):
+    task, bad, letters = failing(1, 2, stepwise=False)
+    bad.clear()
+    (item, _) = objects(types(f"dlq replay --task {task} --dry-run --json", code=PARTLY))
+    assert [(one["name"], one["certainty"]) for one in item["effects"]] == [("body", "unknown")]
+    line = f"dlq replay --task {task} --because mended --yes"
+    shown = types(f"{line} --allow charge", code=PARTLY).stdout
+    assert "left out for side effects that are not on the list" in shown
+    assert "not on the list: body" in shown
+    types(f"{line} --allow body")
+    assert states(lab, letters) == [LetterState.RESOLVED] * 2
+
+
+def test_effects_are_accepted_by_name_or_by_number_and_all_only_of_letters_that_are_named(types):
+    both = "dlq replay --task t --because x --allow body --include-unknown 2"
+    assert "not both" in types(both, code=2).stderr
+    assert "by their ids" in types("dlq replay --task t --because x --allow all", code=2).stderr
+
+
+def test_one_letter_is_run_for_real_by_the_command_that_runs_jobs(lab, types, failing):
+    _, bad, (letter,) = failing(1, stepwise=False)
+    bad.clear()
+    assert "--because" in types(f"run {letter.task_id} --mode real", code=2).stderr
+    assert "--mode real" in types(f"run {letter.task_id} --because x", code=2).stderr
+    line = f"run {letter.task_id} --mode real --because mended"
+    assert "nobody knows whether any happened" in types(f"{line} --yes", code=PARTLY).stdout
+    assert ran(lab) == []
+    assert "--yes" in types(f"{line} --allow all", code=2).stderr
+    shown = types(f"{line} --allow all --yes").stdout
+    assert "resolved" in shown
+    assert ran(lab) == [1]
+    assert "only those are run again for real" in types("run nothing --mode real --because x", code=1).stderr
+
+
+def test_one_letter_that_is_replayed_already_is_not_sent_twice(lab, types, failing):
+    _, bad, (letter,) = failing(1)
+    bad.clear()
+    (told,) = objects(types(f"run {letter.task_id} --mode real --because x --yes --json"))
+    assert (told["verdict"], told["id"]) == ("resolved", letter.submission)
+    (told,) = objects(types(f"run {letter.task_id} --mode real --because x --yes --json", code=PARTLY))
+    assert (told["verdict"], told["hindrance"]) == ("left_out", "state")
+    assert ran(lab) == [1]
 
 
 def test_whoever_leaves_is_told_how_to_go_on(lab, types):
@@ -299,7 +375,7 @@ def test_whoever_leaves_is_told_how_to_go_on(lab, types):
     hint = next(line for line in left.stderr.splitlines() if line.startswith("left;"))
     operation = lab.store.letter(letter.submission).operation_id
     assert f"dlq follow {operation}" in hint
-    assert f"dlq stop {operation}" in hint
+    assert f"dlq abort {operation}" in hint
     gate.open()
     assert types(f"dlq follow {operation}").stdout.split()[:2] == ["resolved", letter.submission]
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from kombu.exceptions import OperationalError
 
-from celery_replay import headers, parking, step
-from celery_replay.clock import SECOND
+from celery_replay import headers, step
 from celery_replay.dead_letters import Decision
-from celery_replay.exceptions import TriageRefused
 from celery_replay.replay import message as messages
 from celery_replay.replay.plan import Hindrance, Options, preview
-from celery_replay.replay.sending import Order, send
 from celery_replay.serialization import unpack
-from celery_replay.states import Effect, LetterState, Outcome, Reason, Replays, RowStatus, Verb
+from celery_replay.states import Effect, LetterState, Outcome, Reason, Replays, Verb
+from tests.inprocess.replaying import send_all
 
 ANY = Options(include_unknown=True)
 
@@ -45,9 +42,8 @@ def plan(lab, *letters, options=ANY):
     return preview(lab.runtime, letters, options)
 
 
-def replay(lab, *letters, options=ANY, rate=None):
-    order = Order(actor="ann", reason="mended", options=options, rate=rate)
-    return list(send(lab.runtime, plan(lab, *letters, options=options), order, "operation"))
+def replay(lab, *letters, options=ANY):
+    return send_all(lab, plan(lab, *letters, options=options), options)
 
 
 def state(lab, letter):
@@ -119,9 +115,8 @@ def test_a_second_press_while_it_is_pending_changes_nothing(lab):
     switch["down"] = False
     lab.log.clear()
     items = plan(lab, letter)
-    order = Order(actor="ann", reason="")
 
-    (first,), (second,) = (list(send(lab.runtime, items, order, "x")) for _ in range(2))
+    (first,), (second,) = (send_all(lab, items, ANY) for _ in range(2))
 
     assert first.ok
     assert not second.ok
@@ -435,54 +430,6 @@ def test_the_rest_of_a_chain_is_sent_on_only_where_that_is_asked_for(lab):
     lab.wait(lambda: "charged 7" in lab.log, "the chain's rest")
     lab.idle()
     assert lab.log == [(7, 1), "charged 7"]
-
-
-def test_replays_are_spread_over_time_by_their_rate_and_can_be_called_off(lab):
-    task, switch = fails(lab)
-    letters = [failed(lab, task, number) for number in range(3)]
-    switch["down"] = False
-    lab.log.clear()
-
-    sent = replay(lab, *letters, rate=0.5)
-
-    assert [each.ok for each in sent] == [True] * 3
-    first = lab.job(sent[0].task_id)
-    assert first.submission == sent[0].submission
-    rows = [lab.store.row(each.submission) for each in sent[1:]]
-    assert [row.status for row in rows] == [RowStatus.RELEASED] * 2
-    assert rows[1].wake_at - rows[0].wake_at == 2 * SECOND
-    stop = Decision(verb=Verb.STOPPED, actor="ann", operation_id="operation")
-    assert lab.store.stop_replay(letters[2].submission, stop).state is LetterState.OPEN
-    with pytest.raises(TriageRefused, match="sent already"):
-        lab.store.stop_replay(letters[0].submission, stop)
-    lab.clock.forward(60)
-    lab.release_due()
-    resolved(lab, letters[1])
-    lab.idle()
-    assert sorted(lab.log) == [(0, 1), (1, 1)]
-    assert (lab.store.row(sent[2].submission), state(lab, letters[2])) == (None, LetterState.OPEN)
-
-
-def test_a_broker_that_does_not_answer_is_waited_for_once_and_the_steward_sends_the_rest(lab, monkeypatch):
-    task, switch = fails(lab)
-    letters = [failed(lab, task, number) for number in range(3)]
-    switch["down"] = False
-    tried = []
-
-    def unreachable(app, message, delay=0):
-        tried.append(message)
-        raise OperationalError("no route to host")
-
-    with monkeypatch.context() as away:
-        away.setattr(parking, "publish", unreachable)
-        sent = replay(lab, *letters)
-
-    assert [each.ok for each in sent] == [True] * 3
-    assert len(tried) == 1
-    lab.clock.forward(60)
-    lab.release_due()
-    for letter in letters:
-        resolved(lab, letter)
 
 
 def test_a_replay_that_is_revoked_before_it_begins_gives_its_letter_back(lab):

@@ -14,20 +14,18 @@ def entry(submission: str, verb: Verb, at: int = 0) -> HistoryEntry:
 def test_each_letter_stands_where_its_last_entry_says() -> None:
     told = members(
         [
-            *(entry(name, Verb.REPLAYED) for name in "abcd"),
+            *(entry(name, Verb.REPLAYED) for name in "abc"),
             entry("e", Verb.LEFT_OUT),
             entry("f", Verb.DISCARDED),
             entry("", Verb.NOTED),
             entry("b", Verb.RESOLVED, 1),
             entry("c", Verb.FAILED_AGAIN, 1),
-            entry("d", Verb.STOPPED, 1),
         ]
     )
     assert {item.submission: item.standing for item in told} == {
         "a": Standing.PENDING,
         "b": Standing.RESOLVED,
         "c": Standing.FAILED_AGAIN,
-        "d": Standing.STOPPED,
         "e": Standing.LEFT_OUT,
         "f": Standing.DONE,
     }

@@ -13,11 +13,10 @@ from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
 from celery_replay import dead_letters
-from celery_replay.dead_letters import Decision
+from celery_replay.dead_letters import Decision, leaving_out
 from celery_replay.exceptions import TriageRefused
 from celery_replay.records import evolve
-from celery_replay.serialization import canonical_json
-from celery_replay.states import LetterState, Verb
+from celery_replay.states import LetterState
 
 from ..conf import store
 from ..models import DeadLetter
@@ -102,13 +101,4 @@ def _many(choice: Choice, letters: Mapping[str, int], decision: Decision) -> Ite
 
 
 def _carry_out(choice: Choice, submission: str, decision: Decision, revision: int) -> None:
-    if choice.verb is Verb.STOPPED:
-        store().stop_replay(submission, decision)
-    else:
-        store().decide(submission, evolve(decision, revision=revision if choice.pinned else None))
-
-
-def leaving_out(wanted: Decision, why: str, **details: object) -> Decision:
-    """Return the note that a decision was not carried out on a letter."""
-    told = canonical_json({"wanted": wanted.verb, **details})
-    return evolve(wanted, verb=Verb.LEFT_OUT, text=why, details=told)
+    store().decide(submission, evolve(decision, revision=revision if choice.pinned else None))

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 
 from celery_replay.states import Verb
 
-from .permissions import REPLAY, TRIAGE
+from .permissions import TRIAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +58,6 @@ _CHOICES = (
         label="Discard",
         sentence="is closed: nothing is to be done about it",
         reason_required=True,
-    ),
-    Choice(
-        name="stop",
-        verb=Verb.STOPPED,
-        label="Stop its replay",
-        sentence="is not replayed, if its replay was not sent yet",
-        pinned=False,
-        permission=REPLAY,
-        for_many=False,
     ),
 )
 CHOICES = {choice.name: choice for choice in _CHOICES}

@@ -14,9 +14,10 @@ from django.utils.safestring import SafeString, mark_safe
 
 from celery_replay.clock import SECOND, Micros, as_datetime
 from celery_replay.redaction import redact_text
+from celery_replay.replay.effects import Certainty
 from celery_replay.replay.operations import Standing
 from celery_replay.serialization import safe_text
-from celery_replay.states import Effect, LetterState, Outcome, RowStatus, StepState, Word
+from celery_replay.states import Effect, LetterState, OperationState, Outcome, RowStatus, StepState, Word
 
 from ..text import restored
 
@@ -62,7 +63,20 @@ _TONES: dict[type[Word], dict[Word, Tone]] = {
         Standing.DONE: _GOOD,
         Standing.FAILED_AGAIN: _BAD,
         Standing.LEFT_OUT: ("waits", "↷"),
-        Standing.STOPPED: ("quiet", "■"),
+    },
+    OperationState: {
+        OperationState.RUNNING: _BUSY,
+        OperationState.PAUSED: ("waits", "‖"),
+        OperationState.STOPPED: _BAD,
+        OperationState.ABORTED: ("quiet", "■"),
+        OperationState.FINISHED: _GOOD,
+    },
+    Certainty: {
+        Certainty.DEDUPLICATED: ("good", "="),
+        Certainty.FENCED: _GOOD,
+        Certainty.VERIFIED: _GOOD,
+        Certainty.WILL_REPEAT: _BAD,
+        Certainty.UNKNOWN: ("waits", "?"),
     },
 }
 

@@ -10,7 +10,7 @@ from django.utils.html import format_html
 
 from celery_replay.records import HistoryEntry, Job, Letter, StepRecord
 from celery_replay.replay.evidence import weigh
-from celery_replay.states import LetterState, Verb
+from celery_replay.states import Verb
 
 from .. import models
 from ..tables import JOBS
@@ -154,5 +154,4 @@ def _doing(model_admin: Any, request: HttpRequest, letter: Letter) -> dict[str, 
         "edit_missing": missing(request, TRIAGE, PAYLOAD),
         "replay_barred": barred(letter, Verb.REPLAYED),
         "edit_barred": barred(letter, Verb.EDITED),
-        "pending": letter.state is LetterState.REPLAY_PENDING,
     }

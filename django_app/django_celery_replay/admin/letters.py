@@ -29,7 +29,7 @@ from .editing import edit
 from .filters import AssigneeFilter, Effects, GroupFilter, LetterStates, ReasonFilter, TaskFilter, TimeFilter
 from .frozen import BOUND, freeze_rows
 from .letter_pages import letter_page
-from .operations import operation, stop
+from .operations import decide_operation, operation
 from .pages import RecordAdmin
 from .reading import few_or_all, jobs_beginning
 from .replaying import look, replay
@@ -56,7 +56,7 @@ class DeadLetterAdmin(RecordAdmin):
             self.door("decide/", decide, "decide"),
             self.door("replay/", replay, "replay"),
             self.door("operation/<str:operation_id>/", operation, "operation", "GET", "HEAD"),
-            self.door("operation/<str:operation_id>/stop/", stop, "stop"),
+            self.door("operation/<str:operation_id>/decide/", decide_operation, "decide_operation"),
             self.door("<path:object_id>/edit/", edit, "edit", "GET", "HEAD", "POST"),
             self.door("<path:object_id>/reveal/", reveal, "reveal"),
             *super().get_urls(),

@@ -10,25 +10,28 @@ from django.contrib.admin.utils import unquote
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
+from django.utils.text import capfirst
 
-from celery_replay.records import HistoryEntry
-from celery_replay.replay import following
+from celery_replay.dead_letters import Decision
+from celery_replay.exceptions import TriageRefused
+from celery_replay.operations import allows, conditions, pending
+from celery_replay.records import HistoryEntry, Operation
 from celery_replay.replay.operations import Member, Standing, counts, members
 from celery_replay.states import RowStatus, Verb
 
 from ..conf import store
-from ..models import DeadLetter, ParkedJob, ProcessedJob
+from ..models import DeadLetter, ParkedJob, ProcessedJob, ReplayOperation
+from ..tables import OPERATIONS
 from ..text import restored, token
 from .display import badge, column, moment, short_moment, shown, told, word
 from .histories import details_of
 from .permissions import REPLAY, actor, missing
-from .reading import history, many
+from .reading import LINES, history, many, one
 
 _ORDER = (
     Standing.FAILED_AGAIN,
     Standing.LEFT_OUT,
     Standing.PENDING,
-    Standing.STOPPED,
     Standing.RESOLVED,
     Standing.DONE,
 )
@@ -43,25 +46,73 @@ def begun(operation_id: str) -> dict[str, Verb]:
 
 
 def operation(model_admin: Any, request: HttpRequest, operation_id: str) -> HttpResponse:
-    """Show what became of each letter of a command."""
+    """Show what became of each letter of a command, and how far an operation has come."""
     model_admin.require(request)
-    entries = _entries(operation_id)
+    row = one(ReplayOperation, token(_restored(operation_id)))
+    found = OPERATIONS.record_of(row) if row is not None else None
+    entries = _entries(operation_id, known=found is not None)
     items = members(entries)
     waiting = _waiting(items)
-    wanted = next((entry for entry in entries if entry.verb is not Verb.LEFT_OUT), entries[0])
+    waits = bool(waiting) or (found is not None and found.active)
     context = {
-        **model_admin.context(request, f"{_what(wanted)}: {len(items):,} dead letters"),
+        **(_of_command(entries, items) if found is None else _of_operation(model_admin, request, found)),
+        "counts": [(badge(standing), count) for standing, count in counts(items).items()],
+        "lines": list(_lines(model_admin, items, waiting)),
+        "led": not waits or store().overview(1).leader is not None,
+        "cut": len(entries) >= MOST,
+    }
+    context = {**model_admin.context(request, context["headline"]), **context}
+    return TemplateResponse(request, "admin/django_celery_replay/operation.html", context)
+
+
+def _of_command(entries: Sequence[HistoryEntry], items: Sequence[Member]) -> dict[str, Any]:
+    wanted = next((entry for entry in entries if entry.verb is not Verb.LEFT_OUT), entries[0])
+    return {
+        "headline": f"{_what(wanted)}: {len(items):,} dead letters",
         "began": moment(wanted.at),
         "actor": shown(wanted.actor, 150),
         "reason": told(wanted.text),
-        "counts": [(badge(standing), count) for standing, count in counts(items).items()],
-        "lines": list(_lines(model_admin, items, waiting)),
-        "stoppable": sum(row.status == RowStatus.RELEASED and not row.releases for row in waiting.values()),
-        "led": not waiting or store().overview(1).leader is not None,
-        "missing": missing(request, REPLAY),
-        "stop_url": model_admin.url("stop", token(entries[0].operation_id)),
     }
-    return TemplateResponse(request, "admin/django_celery_replay/operation.html", context)
+
+
+def _of_operation(model_admin: Any, request: HttpRequest, found: Operation) -> dict[str, Any]:
+    offered = ((verb, name) for verb, name in _BUTTONS if allows(found.state, verb))
+    return {
+        "headline": f"Replay of {found.total:,} dead letters",
+        "began": moment(found.began_at),
+        "actor": shown(found.actor, 150),
+        "reason": told(found.reason),
+        "state": badge(found.state),
+        "said": told(found.said),
+        "facts": list(_facts(found)),
+        "buttons": list(offered),
+        "missing": missing(request, REPLAY),
+        "decide_url": model_admin.url("decide_operation", token(found.operation_id)),
+        "history": [
+            (moment(entry.at), word(entry.verb), shown(entry.actor, 150), told(entry.text))
+            for entry in history(LINES, operation_id=found.operation_id, submission="")
+        ],
+    }
+
+
+def _facts(found: Operation) -> Iterator[tuple[str, object]]:
+    wanted = conditions(found)
+    yield "Come to", f"{found.position:,} of {found.total:,}"
+    yield "Sent", f"{found.sent:,}, of which {len(pending(found)):,} have not ended"
+    yield "Ended", f"{found.resolved:,} well, {found.failed:,} failed again"
+    yield "Left out", f"{found.left_out:,}"
+    if wanted.canary:
+        yield "First", f"{wanted.canary:,}" + (", which ended well" if found.proven else "")
+    yield "At most", f"{f'{wanted.rate:g} a second, ' if wanted.rate else ''}{wanted.at_once:,} under way"
+    stops = [f"{wanted.stop_after:,} failed again"] if wanted.stop_after else []
+    if wanted.stop_above < 1:
+        stops.append(f"more than {wanted.stop_above:.0%} of the last {wanted.of_last:,} did")
+    yield "Stops itself when", ", or ".join(stops) or "never"
+    if wanted.allow is not None:
+        yield "Side effects", shown(", ".join(wanted.allow), 500)
+
+
+_BUTTONS = ((Verb.PAUSED, "Pause"), (Verb.RESUMED, "Resume"), (Verb.ABORTED, "Abort"))
 
 
 def _what(wanted: HistoryEntry) -> str:
@@ -69,24 +120,36 @@ def _what(wanted: HistoryEntry) -> str:
     return word(str(details_of(wanted).get("wanted", wanted.verb)))
 
 
-def stop(model_admin: Any, request: HttpRequest, operation_id: str) -> HttpResponse:
-    """Call off the replays of a command that were not sent yet."""
+def decide_operation(model_admin: Any, request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Pause an operation, let it go on, or end it."""
     model_admin.require(request, REPLAY)
-    operation_id = _entries(operation_id)[0].operation_id
-    refusals = [refusal for _, refusal in following.stop(store(), operation_id, actor(request), "")]
-    count = refusals.count("")
-    messages.success(request, f"{count:,} replays were called off; {len(refusals) - count:,} had been sent before.")
-    return HttpResponseRedirect(model_admin.url("operation", token(operation_id)))
+    found = store().operation(_restored(operation_id))
+    verb = next((verb for verb, _ in _BUTTONS if verb == request.POST.get("verb")), None)
+    if found is None or verb is None:
+        raise Http404("No operation has this id, or no such thing can be done with it.")
+    text = request.POST.get("text", "").strip()[:1_000]
+    decision = Decision(verb=verb, actor=actor(request), text=text, operation_id=found.operation_id)
+    if verb is Verb.ABORTED and not text:
+        messages.error(request, "Say why: what was not sent waits for somebody who reads it.")
+    else:
+        try:
+            store().decide_operation(found.operation_id, decision)
+        except TriageRefused as refusal:
+            messages.error(request, capfirst(told(refusal.message)))
+        else:
+            messages.success(request, f"{capfirst(word(verb))}.")
+    return HttpResponseRedirect(model_admin.url("operation", token(found.operation_id)))
 
 
-def _entries(key: str) -> Sequence[HistoryEntry]:
+def _entries(key: str, *, known: bool = False) -> Sequence[HistoryEntry]:
     """Return a command's history.
 
     Args:
         key: its id, from an address.
+        known: it is an operation that may have come to none of its letters.
     """
     found = [entry for entry in history(MOST, operation_id=_restored(key)) if entry.submission]
-    if not found:
+    if not found and not known:
         raise Http404("No command has this id. Records go when their time is over.")
     return found
 

@@ -19,6 +19,8 @@ from ..text import token
 from .display import NONE, badge, label, shown, told, word
 
 _ABSENT = object()
+_EFFECTS = 50
+"""Kinds of side effects that are shown."""
 
 
 def totals(items: Sequence[Item]) -> list[tuple[object, int]]:
@@ -27,6 +29,13 @@ def totals(items: Sequence[Item]) -> list[tuple[object, int]]:
     effects = Counter(item.effect for item in items if item.hindrance in (None, Hindrance.EFFECT_UNKNOWN))
     counted: list[tuple[object, int]] = [(verdict(kind), count) for kind, count in verdicts.most_common()]
     return [*counted, *((effect(kind), count) for kind, count in effects.most_common())]
+
+
+def effects(items: Iterable[Item]) -> Iterator[tuple[int, str, SafeString, str]]:
+    """Count what becomes of side effects: how many, the step, how certain that is, and why."""
+    found = Counter(effect for item in items for effect in item.effects)
+    for known, count in found.most_common(_EFFECTS):
+        yield count, shown(known.name, 100), badge(known.certainty), told(known.because)
 
 
 def verdict(hindrance: Hindrance | None) -> SafeString:
@@ -56,6 +65,7 @@ def lines(model_admin: Any, items: Iterable[Item], *, payload: bool) -> Iterator
             "verdict": verdict(item.hindrance),
             "letter": model_admin.link(DeadLetter, token(letter.submission), name),
             "effect": badge(item.effect),
+            "effects": [(shown(known.name, 100), badge(known.certainty)) for known in item.effects],
             "route": shown(item.route, 200),
             "said": told(item.said),
             "notes": [told(note) for note in item.notes],

@@ -1,8 +1,8 @@
-"""A real replay: looked at first, then sent by the core, with one result for each letter."""
+"""A real replay: looked at first, then sent: one letter by the core at once, many as an operation by stewards."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -11,40 +11,64 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
-from celery_replay.dead_letters import Decision
+from celery_replay.exceptions import TriageRefused
+from celery_replay.operations import AT_ONCE, OF_LAST, SHARE, Conditions
 from celery_replay.records import evolve
-from celery_replay.replay.plan import Hindrance, Item, Options, accept_unknown, preview
-from celery_replay.replay.sending import Order, Sent, send
+from celery_replay.replay import driving
+from celery_replay.replay.message import PayloadUnreadable
+from celery_replay.replay.plan import ALL, Hindrance, Item, Options, accept_unknown, preview
+from celery_replay.replay.sending import Order, choose, send
 from celery_replay.runtime import Runtime
-from celery_replay.states import Replays, Verb
+from celery_replay.states import Replays
 
 from ..text import token
-from .batches import early, in_time
-from .deciding import leaving_out
 from .display import told
 from .frozen import Frozen, thaw
-from .operations import begun
 from .permissions import PAYLOAD, REPLAY, actor, missing
-from .previews import lines, totals
+from .previews import effects, lines, totals
 from .tasks import runtime_that_knows
 
 RATE = 10
 """Replays per second that are proposed for many: what failed together may fail together again."""
+CANARY = 5
+"""So many are proposed to go first, where there are some more of them."""
+_OF_MANY = ("canary", "rate", "stop_after", "stop_above")
 
 
 class ReplayForm(forms.Form):
-    """Asks why, how fast, and what is accepted."""
+    """Asks why, how fast, what stops it, and what is accepted."""
 
     reason = forms.CharField(label="Reason", max_length=1_000, widget=forms.Textarea(attrs={"rows": 2, "cols": 60}))
     unknown = forms.CharField(label="Accept unknown effects", required=False, max_length=10)
-    rate = forms.FloatField(
-        label="At most per second", required=False, min_value=0.01, max_value=1_000, help_text="Empty: all at once."
+    allow = forms.CharField(
+        label="Only these side effects",
+        required=False,
+        max_length=2_000,
+        help_text="Names of steps, with commas; “body” for what a body does outside of steps. They may be done, also "
+        "where they may happen twice; every other one is refused. Empty: all that did not begin yet.",
     )
-    trial = forms.IntegerField(
-        label="Only the first",
+    canary = forms.IntegerField(
+        label="First",
         required=False,
         min_value=1,
-        help_text="A trial: see how these end, then replay the others. Empty: all.",
+        help_text="So many go first, the rest only if all of these end well.",
+    )
+    rate = forms.FloatField(
+        label="At most per second",
+        required=False,
+        min_value=0.01,
+        max_value=100,
+        help_text=f"Empty: as fast as they end; never more than {AT_ONCE} are under way.",
+    )
+    stop_after = forms.IntegerField(
+        label="Stop after", required=False, min_value=1, help_text="Once so many have failed again."
+    )
+    stop_above = forms.IntegerField(
+        label="Stop above",
+        required=False,
+        min_value=0,
+        max_value=100,
+        help_text=f"Once more than this many percent of the last {OF_LAST} have failed again. Empty: never.",
     )
     with_canvas = forms.BooleanField(
         label="Send callbacks, errbacks and the rest of the chain on, too",
@@ -59,16 +83,18 @@ class ReplayForm(forms.Form):
     )
 
     def __init__(self, unknown: int, count: int, data: Any, *, never: bool) -> None:
-        super().__init__(data, initial={"rate": RATE if count > 1 else None})
+        proposed = {"rate": RATE, "stop_above": round(SHARE * 100), "canary": CANARY if count > 4 * CANARY else None}
+        super().__init__(data, initial=proposed)
         self._unknown = unknown
+        self._count = count
         self.fields["unknown"].help_text = (
             f"Of {unknown:,} of these nobody knows whether their side effects happened: a replay may repeat them. "
             f"Type {unknown} to send them as well; empty, they are left out."
         )
         if not unknown:
             del self.fields["unknown"]
-        if count == 1:
-            del self.fields["trial"], self.fields["rate"]
+        for name in _OF_MANY if count == 1 else ():
+            del self.fields[name]
         if not never:
             del self.fields["override_never"]
 
@@ -79,6 +105,18 @@ class ReplayForm(forms.Form):
             raise forms.ValidationError(f"Type {self._unknown}, or nothing.")
         return bool(typed)
 
+    def clean_allow(self) -> tuple[str, ...] | None:
+        """Refuse to allow anything of many: that is accepted by their number."""
+        names = allowed(self.cleaned_data["allow"])
+        if names and ALL in names and self._count > 1:
+            raise forms.ValidationError(f"Of many, “{ALL}” is accepted by their number alone.")
+        return names
+
+
+def allowed(text: str) -> tuple[str, ...] | None:
+    """Read a list of side effects; None where nothing is written."""
+    return tuple(filter(None, (name.strip() for name in text.split(",")))) or None
+
 
 def replay(model_admin: Any, request: HttpRequest) -> HttpResponse:
     """Show what would be sent; send it once that was seen, and the form is complete."""
@@ -86,55 +124,47 @@ def replay(model_admin: Any, request: HttpRequest) -> HttpResponse:
     return look(model_admin, request, thaw(request.POST.get("letters", "")))
 
 
-def look(model_admin: Any, request: HttpRequest, frozen: Frozen, *, only: bool = False) -> HttpResponse:
-    """Show what would be sent of these letters, and what would not; or send it.
-
-    Args:
-        only: send nothing, whatever was pressed.
-    """
-    options = Options(with_canvas="with_canvas" in request.POST, override_never="override_never" in request.POST)
-    # Pressed twice, or after an early end, a form is about those that it has not come to.
-    known = begun(frozen.operation_id) if len(frozen) > 1 and "confirmed" in request.POST else {}
-    runtime, items = _looked_at(frozen, options, known)
-    if known and not items:
-        return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
+def look(model_admin: Any, request: HttpRequest, frozen: Frozen) -> HttpResponse:
+    """Show what would be sent of these letters, and what would not; or send it."""
+    options = Options(
+        with_canvas="with_canvas" in request.POST,
+        override_never="override_never" in request.POST,
+        allow=allowed(request.POST.get("allow", "")),
+    )
+    runtime, items = _looked_at(frozen, options)
+    if "confirmed" in request.POST and len(frozen) > 1 and runtime.store.operation(frozen.operation_id):
+        return _begun_before(model_admin, request, frozen)
     unknown = sum(item.hindrance is Hindrance.EFFECT_UNKNOWN for item in items)
     never = len(items) == 1 and items[0].rule is Replays.NEVER
     form = ReplayForm(unknown, len(frozen), request.POST if "looked" in request.POST else None, never=never)
-    if "confirmed" in request.POST and not only and form.is_valid():
-        order, chosen = _ordered(request, form.cleaned_data, options, items)
+    if "confirmed" in request.POST and form.is_valid():
+        chosen = accept_unknown(items) if form.cleaned_data.get("unknown") else items
         if any(item.ready for item in chosen):
-            trial = form.cleaned_data.get("trial")
-            most = None if trial is None else max(trial - [*known.values()].count(Verb.REPLAYED), 0)
-            return _send(model_admin, request, frozen, runtime, chosen, order, most)
+            order = Order(
+                actor=actor(request),
+                reason=form.cleaned_data["reason"],
+                with_canvas=options.with_canvas,
+                operation_id=frozen.operation_id,
+            )
+            if len(frozen) == 1:
+                return _send(model_admin, request, runtime, chosen[0], order, options)
+            return _begin(model_admin, request, runtime, chosen, order, options, form.cleaned_data)
         form.add_error(None, "Nothing would be sent; the reason stands beside each.")
     context = {
         **model_admin.context(request, f"Replay: {frozen.told}"),
         "form": form,
         "frozen": frozen,
-        "gone": len(frozen) - len(items) - len(known),
+        "gone": len(frozen) - len(items),
         "totals": totals(items),
+        "effects": list(effects(items)),
         "lines": list(lines(model_admin, items, payload=not missing(request, PAYLOAD))),
         "led": runtime.store.overview(1).leader is not None,
     }
     return TemplateResponse(request, "admin/django_celery_replay/replay.html", context)
 
 
-def _ordered(
-    request: HttpRequest, wanted: Mapping[str, Any], options: Options, items: Sequence[Item]
-) -> tuple[Order, Sequence[Item]]:
-    accepts = bool(wanted.get("unknown"))
-    order = Order(
-        actor=actor(request),
-        reason=wanted["reason"],
-        rate=wanted.get("rate"),
-        options=evolve(options, include_unknown=accepts),
-    )
-    return order, accept_unknown(items) if accepts else items
-
-
-def _looked_at(frozen: Frozen, options: Options, known: Collection[str]) -> tuple[Runtime, list[Item]]:
-    letters = [letter for letter in frozen.read() if letter.submission not in known]
+def _looked_at(frozen: Frozen, options: Options) -> tuple[Runtime, list[Item]]:
+    letters = list(frozen.read())
     runtime = runtime_that_knows({letter.operation for letter in letters})
     items = preview(runtime, letters, options)
     return runtime, [_as_frozen(item, frozen) for item in items]
@@ -149,41 +179,50 @@ def _as_frozen(item: Item, frozen: Frozen) -> Item:
 
 
 def _send(
+    model_admin: Any, request: HttpRequest, runtime: Runtime, item: Item, order: Order, options: Options
+) -> HttpResponse:
+    try:
+        begun = send(runtime, choose(runtime, item, options), order)
+    except (TriageRefused, PayloadUnreadable) as refusal:
+        messages.error(request, capfirst(told(refusal.message)))
+    else:
+        messages.success(request, f"It is being replayed, as task {begun.task_id}.")
+    return HttpResponseRedirect(model_admin.url("change", token(item.letter.submission)))
+
+
+def _begin(
     model_admin: Any,
     request: HttpRequest,
-    frozen: Frozen,
     runtime: Runtime,
     items: Sequence[Item],
     order: Order,
-    most: int | None,
+    options: Options,
+    wanted: Mapping[str, Any],
 ) -> HttpResponse:
-    if len(frozen) == 1:
-        return _one(model_admin, request, frozen, next(send(runtime, items, order, frozen.operation_id)))
-    beyond = [] if most is None else [item for item in items if item.ready][most:]
-    later = {item.letter.submission for item in beyond}
-    now = [item for item in items if item.letter.submission not in later]
-    results, trouble = in_time(send(runtime, now, order, frozen.operation_id))
-    whole = len(results) == len(now)
-    runtime.store.write_down(_left_out(results, beyond if whole else [], order, frozen.operation_id))
-    if whole:
-        return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
-    messages.warning(request, early(len(results), len(now), trouble))
-    return look(model_admin, request, frozen, only=True)
+    share = wanted["stop_above"]
+    conditions = Conditions(
+        rate=wanted["rate"],
+        canary=wanted["canary"] or 0,
+        stop_after=wanted["stop_after"],
+        stop_above=1 if share is None else share / 100,
+        with_canvas=order.with_canvas,
+        allow=options.allow,
+    )
+    try:
+        driving.start(
+            runtime,
+            items,
+            actor=order.actor,
+            reason=order.reason,
+            conditions=conditions,
+            options=options,
+            operation_id=order.operation_id,
+        )
+    except TriageRefused as refusal:
+        messages.error(request, capfirst(told(refusal.message)))
+    return HttpResponseRedirect(model_admin.url("operation", order.operation_id))
 
 
-def _one(model_admin: Any, request: HttpRequest, frozen: Frozen, sent: Sent) -> HttpResponse:
-    if sent.ok:
-        messages.success(request, f"It is being replayed, as task {sent.task_id}.")
-    else:
-        messages.error(request, capfirst(told(sent.said)))
-    (key,) = frozen.letters
-    return HttpResponseRedirect(model_admin.url("change", key))
-
-
-def _left_out(
-    results: Sequence[Sent], beyond: Sequence[Item], order: Order, operation_id: str
-) -> list[tuple[str, Decision]]:
-    wanted = Decision(verb=Verb.REPLAYED, actor=order.actor, operation_id=operation_id)
-    refused = [(sent.item, sent.said) for sent in results if not sent.ok]
-    refused += [(item, "it was not among those of the trial") for item in beyond]
-    return [(item.letter.submission, leaving_out(wanted, why, hindrance=item.hindrance)) for item, why in refused]
+def _begun_before(model_admin: Any, request: HttpRequest, frozen: Frozen) -> HttpResponse:
+    messages.warning(request, "This operation was begun before: here is what became of it.")
+    return HttpResponseRedirect(model_admin.url("operation", frozen.operation_id))
