@@ -70,7 +70,7 @@ class CacheReads:
             kept = pack({"call": call, "value": body.decode("utf-8", "surrogatepass")})
             reference = bytes_digest(kept)
             more = {"output_ref": reference, "blobs": {reference: kept}}
-        self._recorder.record(CACHE_READ, plain={**about, "hit": hit, **told, "call_digest": call}, **more)
+        self._recorder.record("cache_read", plain={**about, "hit": hit, **told, "call_digest": call}, **more)
 
 
 def call_of(cache: str, key: str, version: Any) -> str:

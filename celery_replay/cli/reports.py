@@ -172,9 +172,8 @@ def _show_place(at: Mapping[str, Any] | None) -> None:
     if differs is None:
         said = "no state was recorded up to there"
     else:
-        said = (
-            f"state {'differs from' if differs else 'as recorded at'} {at['compared']!r}, the last recorded up to there"
-        )
+        how = "differs from" if differs else "is as recorded at"
+        said = f"the state {how} {at['compared']!r}, the last snapshot up to there"
     _line("live", f"from {at['name']} on; {said}")
     if differs:
         print_rows(differs, ROW, as_json=False)

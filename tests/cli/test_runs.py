@@ -57,6 +57,16 @@ def test_a_fork_has_other_arguments(shop: Shop) -> None:
         ("run letter --mode fork --set order_id", "is not NAME=JSON"),
         ("run letter --mode fork --set colour=6", "has no parameter colour"),
         ("run letter --mode real", "'real' is not one of"),
+        ("run letter --mode dry-run --live ship", "give --mode fork"),
+        ("run letter --mode dry-run --follow", "give --mode fork"),
+        ("run letter --mode dry-run --cache bypass", "give --mode fork"),
+        ("run letter --mode fork --cache wild", "is none of recorded, bypass, sandbox"),
+        ("run letter --mode fork --option lease_ttl=0", "seconds, 1 or more"),
+        ("run letter --mode fork --option colour=1", "colour is no option of a task"),
+        ("run letter --mode fork --option lease_ttl", "is not NAME=JSON"),
+        ("run letter --mode fork --stub pay=1 --live pay", "can't be live and give"),
+        ("run letter --mode fork --from after", "no snapshot 'after'"),
+        ("run letter --mode fork --follow --depth 0", "--depth"),
     ],
 )
 def test_what_can_not_be_meant_is_refused(shop: Shop, line: str, said: str) -> None:
@@ -64,6 +74,23 @@ def test_what_can_not_be_meant_is_refused(shop: Shop, line: str, said: str) -> N
     result = shop.types(line)
     assert result.exit_code in (2, 3)
     assert said in result.stderr
+
+
+def test_all_that_differs_is_there_as_json(shop: Shop) -> None:
+    shop.fails("letter", PAYLOAD)
+    line = 'run letter --mode fork --at pay --follow --option resources=["order:{order_id}"]'
+    (told,) = shop.reads(line)
+    assert told["leases"] == {"then": [], "now": ["acquired order:5", "released order:5"], "same": False}
+    assert told["at"] == {"name": "pay", "reached": False}
+    assert (told["followed"], told["cache"]["same"], told["cache_unknown"]) == ([], True, [])
+    printed = shop.types(line).stdout
+    assert "then none, now acquired order:5, released order:5" in printed
+    assert "it never came to pay" in printed
+
+
+def test_noise_may_be_named_in_a_dry_run_too(shop: Shop) -> None:
+    shop.fails("letter", PAYLOAD)
+    assert shop.types("run letter --mode dry-run --ignore *_at").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from celery_replay.dry_run.bundle import BundleUnreadable, exported, imported
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.engine import Engine
+from celery_replay.dry_run.moments import leases, told
 from celery_replay.dry_run.recording import Recording
 from celery_replay.records import evolve
 from celery_replay.replay.message import Payload
@@ -121,5 +123,17 @@ def test_files_of_every_version_are_read(sample: Path) -> None:
     assert recording.before.names == ["customer"]
 
 
+def test_what_format_1_was_given_later_is_read_where_it_is() -> None:
+    old, new = (imported(sample.read_text())[0] for sample in sorted(SAMPLES, key=lambda path: len(path.name)))
+    assert (old.cache_reads, leases(map(told, old.events))) == ([], [])
+    assert [(read.key, read.hit, read.body is None) for read in new.cache_reads] == [
+        ("price", True, False),
+        ("[redacted]", True, True),
+    ]
+    assert new.cache_reads[0].value == {"eur": Decimal("1.50")}
+    assert leases(map(told, new.events)) == ["acquired order:7"]
+    assert [event.at for event in new.events if event.name == "time_read"] == [1796105560190099]
+
+
 def test_there_is_a_sample() -> None:
-    assert SAMPLES
+    assert len(SAMPLES) == 2

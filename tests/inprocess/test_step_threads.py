@@ -144,3 +144,34 @@ def test_a_job_leaves_nothing_behind_in_its_thread(lab, charge):
 
     assert current_attempt() is None
     assert charge("bob") == "BOB"
+
+
+def test_a_step_that_only_reads_may_be_a_coroutine_and_is_told_when_it_has_run(lab):
+    @step(recorded=True)
+    async def rate(currency):
+        await asyncio.sleep(0)
+        lab.log.append(currency)
+        return 1.5
+
+    @step
+    async def fails():
+        await asyncio.sleep(0)
+        raise LookupError("no street")
+
+    async def both():
+        found = await asyncio.gather(rate("EUR"), rate("USD"))
+        with pytest.raises(LookupError):
+            await fails()
+        return found
+
+    @lab.task()
+    def pay():
+        return asyncio.run(both())
+
+    result = pay.delay()
+    assert lab.get(result) == [1.5, 1.5]
+    assert sorted(lab.log) == ["EUR", "USD"]
+    told = [(event.step, event.name) for event in lab.events(result.id) if event.step]
+    assert told == [("rate", "step_done"), ("rate", "step_done"), ("fails", "step_failed")]
+    # Outside of a task it is the function that it is.
+    assert asyncio.run(rate("CHF")) == 1.5
