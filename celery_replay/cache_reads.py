@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,17 +52,18 @@ class CacheReads:
 
     def _note(self, cache: str, key: str, version: Any, value: Any, hit: bool) -> None:
         call = call_of(cache, key, version)
-        secret = any(map(is_secret, (key, *_PARTS.split(key))))
-        told, body = _described(value, secret=secret, known=self._recorder.secrets()) if hit else ({}, None)
-        state = f"{hit}{told}"
-        if self._found.get(call) == state:
+        text = canonical_bytes(value) if hit and not _is_large(value) else None
+        found = f"{hit} {'' if text is None else bytes_digest(text)}"
+        if self._found.get(call) == found:
             return
-        self._found[call] = state
+        self._found[call] = found
         self._told += 1
-        shown = REDACTED if secret else redact_text(safe_text(key, 250), self._recorder.secrets())
+        known = self._recorder.secrets()
+        secret = any(map(is_secret, (key, *_PARTS.split(key))))
+        told, body = _described(value, text, secret=secret, known=known) if hit else ({}, None)
         about = {
             "cache": safe_text(cache, 100),
-            "key": shown,
+            "key": REDACTED if secret else redact_text(safe_text(key, 250), known),
             "version": _plain_version(version),
         }
         more: dict[str, Any] = {}
@@ -82,14 +83,17 @@ def _plain_version(version: Any) -> Any:
     return version if version is None or type(version) is int else safe_text(version, 100)
 
 
-def _described(value: Any, *, secret: bool, known: Any) -> tuple[dict[str, Any], bytes | None]:
-    """Return the digest of a value, or why there is none; and the value, where it can be kept."""
-    if secret:
-        return {"value": "secret"}, None
-    if _is_large(value):
+def _described(
+    value: Any, text: bytes | None, *, secret: bool, known: Collection[str]
+) -> tuple[dict[str, Any], bytes | None]:
+    """Return the digest of a value, or why there is none; and the value, where it can be kept.
+
+    Args:
+        text: the value as JSON; None where it is large.
+    """
+    if text is None:
         return {"value": "large"}, None
-    text = canonical_bytes(value)
-    if canonical_bytes(redact(value, known=known)) != text:
+    if secret or canonical_bytes(redact(value, known=known)) != text:
         return {"value": "secret"}, None
     told = {"value_digest": bytes_digest(text)}
     body = encoded(value)

@@ -79,9 +79,9 @@ def _told(ran: Any, expected: str) -> str:
     """Say what went otherwise, and where."""
     comparison = ran.comparison
     lines = [f"expected: {expected}", f"came:     {comparison.ends}: {comparison.said}"]
-    lines += [
-        f"  {'as then' if pair.same else 'differs'}  then {pair.then}, now {pair.now}" for pair in comparison.pairs
-    ]
+    for pair in comparison.pairs:
+        how = f"differs in {' and '.join(pair.differs)}" if pair.differs else "as then"
+        lines.append(f"  {how}  then {pair.then}, now {pair.now}")
     lines += [f"  refused  {one}" for one in ran.report.blocked]
     lines.append(f"sandbox:  {ran.report.layers or 'not set up'}")
     for stream in (ran.report.stdout, ran.report.stderr):

@@ -7,10 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from celery_replay.cache_reads import MOST, VALUE_LIMIT, CacheReads, reads_in
+from celery_replay.records import Job
 from celery_replay.states import Capture
-from celery_replay.trace import Recorder, events_of
+from celery_replay.trace import Recorder, events_of, stripped
 
 
 class Hostile:
@@ -75,3 +78,21 @@ def test_a_huge_value_costs_next_to_nothing() -> None:
     begun = time.perf_counter()
     noted(*((f"key{number}", huge) for number in range(100)))
     assert time.perf_counter() - begun < 1
+
+
+def test_what_is_erased_of_a_job_is_gone_from_its_reads_too() -> None:
+    recorder = Recorder("trace", "nonce", {"job": "task"})
+    CacheReads(recorder).note("default", "customer:ann", 1, {"name": "ann"}, hit=True)
+    (chunk,) = recorder.take()
+    (reference,) = dict(chunk.blobs)
+    job = Job(submission="s", operation="o", task_id="task", trace_id="trace", correlation_id="trace")
+    after, references = stripped(chunk, job)
+    assert after is not None
+    (event,) = events_of(after)
+    assert (event.name, event.attributes, references) == ("cache_read", {"erased": True}, {reference})
+
+
+@given(value=st.recursive(st.none() | st.integers() | st.text() | st.binary() | st.floats(), st.lists, max_leaves=20))
+def test_whatever_is_found_is_told_and_what_comes_back_is_the_same(value: Any) -> None:
+    (read,) = noted(("a", value))
+    assert read.body is None or repr(read.value) == repr(value)
