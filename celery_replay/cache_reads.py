@@ -59,11 +59,11 @@ class CacheReads:
         self._found[call] = found
         self._told += 1
         known = self._recorder.secrets()
-        secret = any(map(is_secret, (key, *_PARTS.split(key))))
-        told, body = _described(value, text, secret=secret, known=known) if hit else ({}, None)
+        shown = shown_key(key, known)
+        told, body = _described(value, text, secret=shown == REDACTED, known=known) if hit else ({}, None)
         about = {
             "cache": safe_text(cache, 100),
-            "key": REDACTED if secret else redact_text(safe_text(key, 250), known),
+            "key": shown,
             "version": _plain_version(version),
         }
         more: dict[str, Any] = {}
@@ -77,6 +77,13 @@ class CacheReads:
 def call_of(cache: str, key: str, version: Any) -> str:
     """Name a place in a cache; its key may be secret."""
     return digest("cache", cache, key, str(version))
+
+
+def shown_key(key: str, known: Collection[str] = ()) -> str:
+    """Return a key as it may be shown; one with a secret name in it is not shown at all."""
+    if any(map(is_secret, (key, *_PARTS.split(key)))):
+        return REDACTED
+    return redact_text(safe_text(key, 250), known)
 
 
 def _plain_version(version: Any) -> Any:

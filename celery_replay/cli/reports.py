@@ -99,7 +99,9 @@ def show(ran: DryRun, mode: str) -> None:
     _show_state(found)
     _show_outside(ran, found)
     if found.get("cache_unknown"):
-        _line("not recorded", f"in the cache {', '.join(found['cache_unknown'])}: it was told that nothing is there")
+        unknown = found["cache_unknown"]
+        more = f", and {len(unknown) - _SOME} more" if len(unknown) > _SOME else ""
+        _line("not recorded", f"in the cache: {', '.join(unknown[:_SOME])}{more}; it was told that nothing is there")
     if found.get("unlike"):
         _line("unlike then", ", ".join(found["unlike"]))
     if ran.report.error is not None:
@@ -154,7 +156,8 @@ def _show_lists(comparison: Comparison) -> None:
     """Show what differs beside the steps: the key, leases, effects."""
     for name in ("key", "leases", "cache"):
         both: Both = getattr(comparison, name)
-        if not both.same:
+        # Where no reads were recorded, those of now are told as such.
+        if not both.same and (both.then or name != "cache"):
             _line(name, f"then {', '.join(both.then) or 'none'}, now {', '.join(both.now) or 'none'}")
     for when, only in zip(("then", "now"), comparison.effects.only(), strict=True):
         if only:

@@ -7,11 +7,13 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
-from ..cache_reads import CacheRead, call_of
+from ..cache_reads import CacheRead, call_of, shown_key
 from ..exceptions import SnapshotUnreadable
 from .variation import Cache
 
 NOTHING = object()
+_MOST = 1_000
+"""Places that are told."""
 
 
 class CacheRecord:
@@ -19,10 +21,14 @@ class CacheRecord:
 
     def __init__(self, mode: Cache) -> None:
         self.mode = mode
-        self.unknown: list[str] = []
-        """Where nothing is recorded, and what was found there then and is not kept."""
+        self._unknown: dict[str, None] = {}
         self._reads: dict[str, deque[CacheRead]] = defaultdict(deque)
         self._lock = threading.Lock()
+
+    @property
+    def unknown(self) -> list[str]:
+        """Say where nothing is recorded, and where what was found then is not kept."""
+        return [*self._unknown]
 
     def take(self, reads: Iterable[CacheRead]) -> None:
         """Go over to the reads of another job."""
@@ -40,9 +46,9 @@ class CacheRecord:
         if read is None or not read.hit:
             return NOTHING
         try:
-            return read.value if read.body is not None else self._vain(f"{key} of {cache} (found, but not kept)")
+            return read.value if read.body is not None else self._vain(key, cache, " (found, but not kept)")
         except SnapshotUnreadable:
-            return self._vain(f"{key} of {cache} (damaged)")
+            return self._vain(key, cache, " (damaged)")
 
     def has(self, cache: str, key: str, version: Any) -> bool:
         """Say whether something was found in a place then, whatever it was."""
@@ -53,11 +59,11 @@ class CacheRecord:
         with self._lock:
             recorded = self._reads.get(call_of(cache, key, version))
             if not recorded:
-                self._vain(f"{key} of {cache}")
+                self._vain(key, cache)
                 return None
             return recorded.popleft() if len(recorded) > 1 else recorded[0]
 
-    def _vain(self, place: str) -> Any:
-        if place not in self.unknown:
-            self.unknown.append(place)
+    def _vain(self, key: str, cache: str, why: str = "") -> Any:
+        if len(self._unknown) < _MOST:
+            self._unknown[f"{shown_key(key)} of {cache}{why}"] = None
         return NOTHING

@@ -25,7 +25,7 @@ def test_what_was_read_then_is_there(ran: Any, how: tuple[str, ...]) -> None:  #
     assert found["result"][4:6] == [None, False]
     assert found["result"][6:] == ["anew", "anew", READ[0]]
     assert found["cache_unknown"] == [
-        "secret_token of default (found, but not kept)",
+        "[redacted] of default (found, but not kept)",
         "odd of default (found, but not kept)",
     ]
     assert not found["kept_secret"]
