@@ -74,6 +74,12 @@ def pay_by_the_real_database() -> str:
 _paying: list[Callable[[], str]] = [lambda: "paid"]
 
 
+def publish() -> None:
+    Customer.objects.create(name="Bob", code="b")
+    cache.set("told", "by the first")
+    count.delay()
+
+
 class Odd:
     pass
 
@@ -142,6 +148,7 @@ bodies: dict[str, Callable[[], Any]] = {
     "write": write,
     "nothing": lambda: None,
     "fail": fail,
+    "publish": publish,
     "read_caches": read_caches,
     "read_more": read_more,
     "change_caches": change_caches,
@@ -159,6 +166,12 @@ body: list[Callable[[], Any]] = [fail]
 @app.task(name="job", state={"customers": Customer.objects.all})
 def job() -> Any:
     return body[0]()
+
+
+@app.task(name="count")
+def count() -> list[Any]:
+    Customer.objects.create(name="Cid", code="c")
+    return [Customer.objects.count(), cache.get("told")]
 
 
 def rows() -> list[tuple[Any, ...]]:
@@ -183,7 +196,7 @@ letter = store.letter(known.submission)
 assert letter is not None
 body[0] = bodies[BODY]
 os.environ.update(LATER)
-TOLD = ("result", "state", "began_as_then", "surroundings", "at", "moments", "cache_unknown")
+TOLD = ("result", "state", "began_as_then", "surroundings", "at", "moments", "cache_unknown", "followed")
 before = rows()
 caches = sorted(Path(FOLDER, "cache").glob("*")), cache.get("price") if BODY != "keep" else None
 recording = recording_of(store, known, letter.message)
@@ -205,7 +218,16 @@ sys.stdout.write(
             "error": str(ran.report.error),
             **{
                 name: found.get(name)
-                for name in ("result", "state", "began_as_then", "surroundings", "at", "moments", "cache_unknown")
+                for name in (
+                    "result",
+                    "state",
+                    "began_as_then",
+                    "surroundings",
+                    "at",
+                    "moments",
+                    "cache_unknown",
+                    "followed",
+                )
             },
         }
     )

@@ -97,3 +97,10 @@ def test_in_a_transaction_of_its_own_a_failure_leaves_nothing(ran: Any) -> None:
     assert [(row["before"], row["after"]) for row in plain["state"]] == [(0, 4)]
     assert (atomic["ends"], atomic["state"]) == ("fails_the_same_way", [])
     assert ran("go_on", 'VARY={"options": {"atomic": "default"}}')["ends"] == "succeeds"
+
+
+def test_a_job_that_is_followed_finds_what_the_one_before_has_left_in_the_sandbox(ran: Any) -> None:
+    found = ran("publish", 'VARY={"follow": 3}')
+    assert [(one["task"], one["outcome"], one["result"]) for one in found["followed"]] == [
+        ("count", "succeeded", [3, "by the first"])
+    ]
