@@ -10,6 +10,7 @@ from kombu.serialization import prepare_accept_content
 from ..records import Job
 from ..replay.message import Payload
 from ..serialization import JSON
+from ..tracebacks import name_of
 from .delivering import Delivered, Deliverer
 from .recording import Recording
 from .surroundings import Sent
@@ -29,19 +30,18 @@ def follow(deliverer: Deliverer, first: Delivered, variation: Variation) -> list
     while waiting:
         sent, depth, by = waiting.popleft()
         about = {"task": sent.said, "task_id": sent.headers.get("id"), "by": by.task_id, "depth": depth}
-        why = _why_not(deliverer.app, sent)
-        if why is None and depth > variation.follow:
-            why = f"it is deeper than {variation.follow}"
-        if why is None and ran >= variation.follow_jobs:
-            why = f"{ran} jobs have been run"
+        why = _why_not(deliverer.app, sent) or _bound(variation, depth, ran)
         if why is not None:
             told.append({**about, "not_followed": why})
             continue
         ran += 1
         task = deliverer.app.tasks[sent.said]
-        done = deliverer.deliver(
-            _message(deliverer.app, sent), _recorded(by, sent, taken), task.soft_time_limit, reached=by.reached
-        )
+        try:
+            message, recording = _message(deliverer.app, sent), _recorded(by, sent, taken)
+            done = deliverer.deliver(message, recording, task.soft_time_limit, reached=by.reached)
+        except Exception as error:  # a message that is none of Celery's; a worker would throw it away
+            told.append({**about, "not_followed": f"it can't be read: {name_of(error)}"})
+            continue
         told.append({**about, "recorded": bool(done.recording.events), **{name: done.told[name] for name in _TOLD}})
         waiting += ((one, depth + 1, done) for one in done.sent)
     return told
@@ -56,6 +56,12 @@ def _why_not(app: Any, sent: Sent) -> str | None:
     if not hasattr(task, "replay_target"):
         return "its task is no ReplayTask"
     return None if sent.message.get("content-type") == JSON else "only JSON is decoded"
+
+
+def _bound(variation: Variation, depth: int, ran: int) -> str | None:
+    if depth > variation.follow:
+        return f"it is deeper than {variation.follow}"
+    return f"{ran} jobs have been run" if ran >= variation.follow_jobs else None
 
 
 def _message(app: Any, sent: Sent) -> Any:

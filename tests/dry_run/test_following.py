@@ -179,3 +179,20 @@ def test_what_is_no_job_of_ours_is_told_as_not_followed(ran: Ran) -> None:
         ("unheard of", "there is no such task in today's code"),
         ("a message to celery.pidbox", "it is no job"),
     ]
+
+
+def test_a_message_that_is_none_of_celery_s_ends_nothing(ran: Ran) -> None:
+    def publish(task: Any) -> None:
+        with task.app.producer_pool.acquire() as producer:
+            for headers in (
+                {"task": "child", "id": "a"},
+                {"task": "child", "id": "b", "timelimit": "soon"},
+                {"task": 5},
+            ):
+                producer.publish(5, serializer="json", routing_key="celery", headers=headers)
+        task.app.tasks["total"].delay(["a"])
+
+    found = ran(publish)
+    assert found.comparison.ends is Ends.WELL, found.report
+    assert told(found, "task", "outcome")[-1] == ("total", "succeeded")
+    assert [one for one in told(found, "outcome") if one == ("succeeded",)] == [("succeeded",)]
