@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from celery import Celery, _state
 from celery.contrib.testing.worker import start_worker
+from kombu.transport import memory
 
 from celery_replay.dry_run.engine import DryRun, Engine
 from celery_replay.dry_run.recording import Recording, recording_of
@@ -22,6 +23,8 @@ Try = Callable[..., DryRun]
 @pytest.fixture(scope="session")
 def recorded() -> Iterator[tuple[Celery, MemoryStore]]:
     """Let a worker fail at a job, once for all tests: nobody changes what is recorded."""
+    # What other tests have sent in this process, its worker would take for its own.
+    memory.Channel.queues.clear()
     app = shop.make_shop("dry-run-shop")
     store = MemoryStore()
     use_store(app, store)
