@@ -20,7 +20,7 @@ from django.db import InterfaceError, connections, router, transaction
 from celery_replay.snapshots.capture import capture
 from celery_replay.snapshots.tree import Tree
 from django_celery_replay.scratch import Template, fill, replace_databases, template
-from django_celery_replay.scratch.databases import _files
+from django_celery_replay.scratch.databases import owners_of
 from django_celery_replay.state_provider import DjangoState
 from tests.django_store.everything import PORTABLE, Customer, tables
 from tests.support.django_stores import database_alias
@@ -223,8 +223,7 @@ def test_where_the_files_can_not_be_made_no_live_database_is_in_reach(live: str,
 
 def test_aliases_of_one_live_database_are_one_scratch_database() -> None:
     server = {"ENGINE": "django.db.backends.postgresql", "HOST": "db", "PORT": 5432, "NAME": "shop"}
-    found = _files(
-        Path("f"),
+    found = owners_of(
         {
             "default": server,
             "journal": {**server, "OPTIONS": {"connect_timeout": 3}},
@@ -232,7 +231,7 @@ def test_aliases_of_one_live_database_are_one_scratch_database() -> None:
             "replica": {**server, "HOST": "replica", "TEST": {"MIRROR": "journal"}},
             "one": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
             "two": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
-        },
+        }
     )
     assert found["default"] == found["journal"] == found["replica"]
     assert len({*found.values()}) == 4

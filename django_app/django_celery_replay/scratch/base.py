@@ -5,6 +5,7 @@ Foreign keys are not enforced: a snapshot has the rows that a job works on, not 
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from django.db.models.expressions import Col
 from celery_replay.snapshots.values import decoded, encoded
 
 from ..state_provider import RANGE, is_range, kept_range
+from ..unannounced import Unannounced
 
 ENGINE = __package__
 _DECIMAL = "replay_decimal"
@@ -161,14 +163,42 @@ class SchemaEditor(schema.DatabaseSchemaEditor):
         return str(super()._collate_sql(collation, *args, **named)) if known else ""  # type: ignore[misc]
 
 
-class DatabaseWrapper(base.DatabaseWrapper):
+class DatabaseWrapper(Unannounced, base.DatabaseWrapper):
     """A connection to a scratch database."""
 
+    many_rows = False
+    overriding = ""
     data_types = {**base.DatabaseWrapper.data_types, "DecimalField": "decimaltext"}
     data_types_suffix = {**base.DatabaseWrapper.data_types_suffix, "DecimalField": f"COLLATE {_DECIMAL}"}
     features_class = Features
     ops_class = Operations
     SchemaEditorClass = SchemaEditor
+
+    @property
+    def place(self) -> str:
+        """What aliases of one database have in common."""
+        return str(self.settings_dict["NAME"])
+
+    def storable(self, value: Any) -> Any:
+        """Return what the driver takes, and gives back."""
+        value = adapted(value)
+        if isinstance(value, str):
+            value.encode()
+        elif isinstance(value, float) and math.isnan(value):
+            raise ValueError("SQLite takes NaN for null")
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise OverflowError("SQLite has integers of 64 bits")
+        return value
+
+    def number(self, highest: Mapping[str, int]) -> None:
+        """Let new rows have numbers above these."""
+        with self.cursor() as cursor:
+            there = self.introspection.table_names(cursor)
+            for table, most in highest.items():
+                if table not in there:
+                    continue
+                cursor.execute("DELETE FROM sqlite_sequence WHERE name = %s", [table])
+                cursor.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (%s, %s)", [table, most])
 
     def get_new_connection(self, conn_params: Any) -> Any:
         """Connect."""
@@ -178,29 +208,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
         # It is thrown away anyway.
         connection.execute("PRAGMA synchronous = OFF")
         return connection
-
-    def connect(self) -> None:
-        """Connect, and tell no receiver: a project's own would set up the database that it knows, or ask another."""
-        self.check_settings()
-        self.in_atomic_block = False
-        self.savepoint_ids = []
-        self.atomic_blocks = []
-        self.needs_rollback = False
-        self.health_check_enabled = False
-        self.health_check_done = True
-        self.close_at = None
-        self.closed_in_transaction = False
-        self.errors_occurred = False
-        self.connection = self.get_new_connection(self.get_connection_params())
-        self.set_autocommit(self.settings_dict["AUTOCOMMIT"])
-        self.init_connection_state()
-        self.run_on_commit = []
-
-    def ensure_connection(self) -> None:
-        """Connect where that is still to be done: also where tests have forbidden it to Django's databases."""
-        if self.connection is None:
-            with self.wrap_database_errors:
-                self.connect()
 
     def create_cursor(self, name: Any = None) -> Any:
         """Make a cursor."""

@@ -17,9 +17,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from .schema import Template, entry
 
 _SERVER = ("ENGINE", "HOST", "PORT", "NAME")
+_NONE: Mapping[str, Any] = {}
 
 
-def replace_databases(folder: Path, template: Template) -> None:
+def replace_databases(folder: Path, template: Template, others: Mapping[str, Mapping[str, Any]] = _NONE) -> None:
     """Replace all databases of the project, for all threads of this process, by scratch databases.
 
     It is for a child process, just after its fork and before its first query. The connections that it inherited belong
@@ -28,19 +29,23 @@ def replace_databases(folder: Path, template: Template) -> None:
 
     Args:
         folder: private to this process, best in memory such as below /dev/shm; it is the caller's to remove.
+        others: entries that databases are given which are to be no scratch ones, by their aliases.
 
     Raises:
         OSError: the folder can't be written. No live database is in reach then, either.
     """
     databases = connections.settings
-    files = _files(folder, databases)
+    owners = owners_of(databases)
+    numbers = {alias: number for number, alias in enumerate(databases)}
+    files = {alias: folder / f"{numbers[owners[alias]]}.sqlite3" for alias in databases}
+    replaced = {owners[alias]: other for alias, other in others.items()}
     inherited = connections.all(initialized_only=True)
     for alias, path in files.items():
         for known in (databases, settings.DATABASES):
             if alias in known:
                 # In place: whoever holds an entry has its address and password no more.
                 known[alias].clear()
-                known[alias].update(entry(path))
+                known[alias].update(replaced.get(owners[alias]) or entry(path))
     for wrapper in inherited:
         _forget(wrapper)
         del connections[wrapper.alias]
@@ -48,19 +53,16 @@ def replace_databases(folder: Path, template: Template) -> None:
         shutil.copyfile(template.path, path)
 
 
-def _files(folder: Path, databases: Mapping[str, Any]) -> dict[str, Path]:
+def owners_of(databases: Mapping[str, Any]) -> dict[str, str]:
+    """Return for each alias the first one of the same live database."""
     owners: dict[str, str] = {}
     by_server: dict[tuple[str, ...], str] = {}
     for alias, known in databases.items():
         server = tuple(str(known.get(name, "")) for name in _SERVER)
         in_memory = not known.get("NAME") or ":memory:" in str(known["NAME"])
         owners[alias] = alias if in_memory else by_server.setdefault(server, alias)
-    numbers = {alias: number for number, alias in enumerate(databases)}
-    found = {}
-    for alias, known in databases.items():
-        mirrored = known.get("TEST", {}).get("MIRROR")
-        found[alias] = folder / f"{numbers[owners.get(mirrored, owners[alias])]}.sqlite3"
-    return found
+    mirrors = {alias: known.get("TEST", {}).get("MIRROR") for alias, known in databases.items()}
+    return {alias: owners[mirrored if mirrored in owners else alias] for alias, mirrored in mirrors.items()}
 
 
 def _forget(wrapper: BaseDatabaseWrapper) -> None:

@@ -13,7 +13,7 @@ from celery_replay.snapshots.tree import Tree
 from celery_replay.snapshots.values import encoded
 
 from ..state_provider import DjangoState
-from .base import ENGINE
+from ..unannounced import Unannounced
 from .differences import Difference, Differences, Kind
 from .rows import Decoder, Recorded, Row, own_fields, recorded, tables_of
 
@@ -46,10 +46,10 @@ def fill(tree: Tree, aliases: Collection[str] | None = None) -> Filled:
     """
     found = Differences()
     records = recorded(tree, found)
-    places = {model: _places(model, aliases) for model in records}
+    places = {model: places_of(model, aliases) for model in records}
     used = sorted({alias for some in places.values() for alias in some})
     for alias in used:
-        if connections.settings[alias]["ENGINE"] != ENGINE:
+        if not isinstance(connections[alias], Unannounced):
             raise RuntimeError(f"{alias!r} is no scratch database: call replace_databases() first")
     rows: dict[str, int] = {}
     for alias in used:
@@ -59,10 +59,13 @@ def fill(tree: Tree, aliases: Collection[str] | None = None) -> Filled:
     return Filled(rows=rows, differences=found.listed())
 
 
-def _places(model: type[Model], aliases: Collection[str] | None) -> Sequence[str]:
+def places_of(model: type[Model], aliases: Collection[str] | None) -> Sequence[str]:
     """Return one alias of each database."""
     named = aliases or [router.db_for_write(model), router.db_for_read(model)]
-    return [*{connections.settings[alias]["NAME"]: alias for alias in sorted(named)}.values()]
+    places: dict[str, str] = {}
+    for alias in sorted(named):
+        places[getattr(connections[alias], "place", alias)] = alias
+    return [*places.values()]
 
 
 class _Filling:
@@ -83,9 +86,13 @@ class _Filling:
         with transaction.atomic(using=self._alias):
             for table, rows in tables.items():
                 self._write(table, [*rows.values()])
-            self._number()
+            self._connection.number(self._highest)
 
     def _write(self, table: type[Model], rows: Sequence[tuple[str, Row]]) -> None:
+        if not self._connection.holds(table._meta.db_table):
+            for record, _ in rows:
+                self._found.add(Kind.LEFT_OUT, table._meta.label_lower, detail="it has no table", record=record)
+            return
         fields = own_fields(table)
         # What a row is not given has the database's default.
         alike: dict[tuple[Any, ...], list[tuple[str, Row]]] = {}
@@ -109,13 +116,15 @@ class _Filling:
         quote = self._connection.ops.quote_name
         columns = ", ".join(quote(field.column) for field in fields).replace("%", "%%")
         into = quote(table._meta.db_table).replace("%", "%%")
-        values = ", ".join(["%s"] * len(fields))
+        values = "(" + ", ".join(["%s"] * len(fields)) + ")"
+        sql = f"INSERT INTO {into} ({columns}) {self._connection.overriding}VALUES "
+        given = [[row[field.attname] for field in fields] for row in rows]
         try:
             with transaction.atomic(using=self._alias), self._connection.cursor() as cursor:
-                cursor.executemany(
-                    f"INSERT INTO {into} ({columns}) VALUES ({values})",
-                    [[row[field.attname] for field in fields] for row in rows],
-                )
+                if self._connection.many_rows:
+                    cursor.execute(sql + ", ".join([values] * len(given)), [one for row in given for one in row])
+                else:
+                    cursor.executemany(sql + values, given)
         except Error as error:
             return error
         return None
@@ -129,15 +138,6 @@ class _Filling:
             numbers = [value for value in values if isinstance(value, int)]
             self._highest[table] = max([self._highest.get(table, 0), *numbers])
 
-    def _number(self) -> None:
-        with self._connection.cursor() as cursor:
-            there = self._connection.introspection.table_names(cursor)
-            for table, highest in self._highest.items():
-                if table not in there:
-                    continue
-                cursor.execute("DELETE FROM sqlite_sequence WHERE name = %s", [table])
-                cursor.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (%s, %s)", [table, highest])
-
 
 def _key(table: type[Model], row: Row) -> tuple[Any, ...]:
     fields = getattr(table._meta, "pk_fields", [table._meta.pk])
@@ -147,6 +147,9 @@ def _key(table: type[Model], row: Row) -> tuple[Any, ...]:
 def _confirmed(model: type[Model], records: Mapping[str, Mapping[str, Any]], alias: str, found: Differences) -> int:
     """Compare what is there with what was recorded; return how many rows are there."""
     label = model._meta.label_lower
+    wrapper: Any = connections[alias]
+    if not all(wrapper.holds(table._meta.db_table) for table in tables_of(model)):
+        return 0
     try:
         there = dict(DjangoState().records(QuerySet(model, using=alias), len(records) + _MORE) or ())
     except Exception as error:  # there is no such table, or a user's field can't read what is there

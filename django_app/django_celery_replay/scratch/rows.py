@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -10,7 +9,6 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import NOT_PROVIDED, Field, Model
 from django.utils import timezone
 
@@ -18,7 +16,7 @@ from celery_replay.redaction import REDACTED
 from celery_replay.snapshots.tree import Tree
 from celery_replay.snapshots.values import Opaque, Redacted, decoded, encoded
 
-from .base import adapted, as_range
+from .base import as_range
 from .differences import Differences, Kind
 from .stand_ins import default, stand_in
 
@@ -72,7 +70,7 @@ def tables_of(model: type[Model]) -> Sequence[type[Model]]:
 class Decoder:
     """Makes what is to be written of what was recorded, for one model."""
 
-    def __init__(self, model: type[Model], connection: BaseDatabaseWrapper, found: Differences) -> None:
+    def __init__(self, model: type[Model], connection: Any, found: Differences) -> None:
         self._label = model._meta.label_lower
         self._connection = connection
         self._found = found
@@ -136,9 +134,9 @@ class Decoder:
             return self._null(field)
         value = _in_zone(field, as_range(field, value))
         try:
-            return _storable(field.get_db_prep_save(value, self._connection))
+            return self._connection.storable(field.get_db_prep_save(value, self._connection))
         except Exception:  # what was recorded may be what the database had, not what the field gives
-            return _storable(field.get_db_prep_save(field.to_python(value), self._connection))
+            return self._connection.storable(field.get_db_prep_save(field.to_python(value), self._connection))
 
     def _null(self, field: Any) -> Any:
         if field.null:
@@ -169,15 +167,3 @@ def _in_zone(field: Any, value: Any) -> Any:
     if settings.USE_TZ and value.tzinfo is None:
         return timezone.make_aware(value)
     return timezone.make_naive(value) if value.tzinfo and not settings.USE_TZ else value
-
-
-def _storable(value: Any) -> Any:
-    """Return what the driver takes, and gives back."""
-    value = adapted(value)
-    if isinstance(value, str):
-        value.encode()
-    elif isinstance(value, float) and math.isnan(value):
-        raise ValueError("SQLite takes NaN for null")
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise OverflowError("SQLite has integers of 64 bits")
-    return value
