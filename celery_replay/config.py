@@ -83,6 +83,9 @@ class Settings:
     """`none`, `keys` or `full`: how much of a job's data goes into its trace, for tasks that don't say."""
     redact: tuple[str, ...] = ()
     """More names of secret fields; `*` at the beginning or the end matches any text."""
+    sandbox_database: dict[str, Any] = field(default_factory=dict)
+    """Which of Django's databases dry runs have a shadow of, on PostgreSQL: what is otherwise than in their entries of
+    `DATABASES`, such as `{"default": {"USER": "replay_reader"}}`. By default all are scratch databases, in SQLite."""
     app: str = ""
     """`package.module:app`: where `manage.py celery_replay` finds the app; by default the one the project loads."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -258,6 +261,10 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spool_dir": (lambda value: isinstance(value, (str, os.PathLike)), "a path"),
     "blobs": (_text_or_none, "an absolute path, storages://alias, a URL of fsspec's or package.module:Class"),
     "blob_options": (lambda value: isinstance(value, dict), "a dictionary of options"),
+    "sandbox_database": (
+        lambda value: isinstance(value, dict) and all(isinstance(one, dict) for one in value.values()),
+        'a dictionary such as {"default": {"USER": "replay_reader", "PASSWORD": …}}',
+    ),
     "options": (lambda value: isinstance(value, dict), "a dictionary of the store's arguments"),
 }
 

@@ -2,7 +2,8 @@
 
 ReplayError
 ├── ConfigurationError        a setting or task option is wrong; raised at import or start
-│   └── SandboxUnavailable    the kernel enforces no sandbox here, and one was required
+│   ├── SandboxUnavailable    the kernel enforces no sandbox here, and one was required
+│   └── ShadowUnavailable     a dry run can't have the shadow of a database that a setting asks for
 ├── StoreError
 │   ├── StoreUnavailable      the store can't be reached now
 │   └── SchemaMismatch        the store was written by another version
@@ -61,6 +62,12 @@ class SandboxUnavailable(ConfigurationError):
     """The kernel can't enforce the sandbox here; run where it can, or don't require it."""
 
     id = "sandbox-unavailable"
+
+
+class ShadowUnavailable(ConfigurationError):
+    """A dry run can't have the shadow of a database; mend `replay_sandbox_database`, or take it off."""
+
+    id = "shadow-unavailable"
 
 
 class StoreError(ReplayError):

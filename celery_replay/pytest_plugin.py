@@ -83,7 +83,7 @@ def _told(ran: Any, expected: str) -> str:
         how = f"differs in {' and '.join(pair.differs)}" if pair.differs else "as then"
         lines.append(f"  {how}  then {pair.then}, now {pair.now}")
     lines += [f"  refused  {one}" for one in ran.report.blocked]
-    lines.append(f"sandbox:  {ran.report.layers or 'not set up'}")
+    lines.append(f"sandbox:  {ran.sandbox}")
     for stream in (ran.report.stdout, ran.report.stderr):
         if stream.text:
             lines.append(stream.text)

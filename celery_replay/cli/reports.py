@@ -37,7 +37,7 @@ def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
         "original": ran.recording.job.submission,
         "task": ran.recording.job.operation,
         "arguments": ran.recording.told or None,
-        "sandbox": str(ran.report.layers or "not set up"),
+        "sandbox": ran.sandbox,
         "ends": str(comparison.ends),
         "said": comparison.said,
         "then": {"outcome": comparison.outcome_then, "failure": comparison.failure_then},
@@ -82,7 +82,7 @@ def show(ran: DryRun, mode: str) -> None:
     """Print what people want to know first."""
     comparison, found = ran.comparison, ran.found or {}
     job = ran.recording.job
-    _line("sandbox", str(ran.report.layers or "not set up"))
+    _line("sandbox", ran.sandbox)
     click.echo(
         f"{mode} of {printable(job.operation)} {printable(job.task_id)}: "
         + click.style(_shown(comparison.said), fg=_COLOURS.get(comparison.ends, "yellow"), bold=True)

@@ -130,7 +130,8 @@ def _ended(found: Mapping[str, Any], outcome: Outcome, then: Data | None, now: D
     if then and now and (then["type"], then["message"]) == (now["type"], now["message"]):
         return Ends.SAME, f"it fails in the same way: {_told(now)}"
     said = f"it fails, and not as it did: {_told(now)}" if then else f"it fails now: {_told(now)}"
-    of_database = now is not None and now["type"].startswith(("django.db.", "sqlite3."))
+    shadowed = (found.get("surroundings") or {}).get("shadow")
+    of_database = not shadowed and now is not None and now["type"].startswith(("django.db.", "sqlite3."))
     return Ends.OTHERWISE, f"{said} (its database was SQLite, whatever the real one is)" if of_database else said
 
 

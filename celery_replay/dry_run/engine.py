@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,15 +40,28 @@ class NotRunnable(ReplayError):
 class Surroundings(Protocol):
     """What a framework has instead of its databases, mail, caches and files in a dry run."""
 
-    def make_template(self, folder: Path) -> Any:
-        """Make, once, what every run gets a copy of."""
+    def make_template(self, folder: Path, *, strict: bool) -> Any:
+        """Make, once, what every run gets a copy of.
 
-    def enter(self, template: Any, folder: Path, state: Tree | None, caches: CacheRecord) -> Data:
+        Args:
+            strict: refuse what is not enforced.
+
+        Raises:
+            ConfigurationError: it can't be made.
+        """
+
+    def layers(self, template: Any) -> str:
+        """Say what holds a run beside the kernel; empty where nothing has to."""
+
+    def prepare(self, template: Any) -> Collection[int]:
+        """Connect to what a run may use, in its process before it is locked up; return the descriptors to keep."""
+
+    def enter(self, template: Any, folder: Path, state: Tree | None, declared: Callable[[], Iterable[Any]]) -> Data:
         """In the process of a run, before anything is asked of a database: go over to what is in the folder.
 
         Args:
             state: what the run begins with.
-            caches: what it finds in caches.
+            declared: computes what the task declares as its state today, for the types of it.
 
         Returns:
             What the report tells of it.
@@ -65,6 +79,13 @@ class DryRun:
     report: Report
     found: Data | None
     comparison: Comparison
+    layers: str = ""
+    """What held it beside the kernel."""
+
+    @property
+    def sandbox(self) -> str:
+        """What held it, in one line."""
+        return "; ".join(filter(None, (str(self.report.layers or "not set up"), self.layers)))
 
 
 _MEMORY = Path("/dev/shm")
@@ -132,6 +153,8 @@ class Engine:
         try:
             report = child.run(
                 partial(_body, self._app, recording, variation, policy, soft, surroundings, template, folder),
+                partial(_body, self._app, recording, stubs or {}, soft, surroundings, template, folder),
+                prepare=partial(surroundings.prepare, template) if surroundings is not None else None,
                 folder=folder,
                 # With what it publishes, it may take longer than alone.
                 timeout_s=self._timeout_s if variation.follow else min(self._timeout_s, hard or self._timeout_s),
@@ -146,7 +169,8 @@ class Engine:
         except (TypeError, ValueError, KeyError, AttributeError):
             # The body may write to the pipe, too.
             found, comparison = None, compare(recording, None, blocked, "its answer can't be read")
-        return DryRun(recording=recording, report=report, found=found, comparison=comparison)
+        layers = surroundings.layers(template) if surroundings is not None else ""
+        return DryRun(recording=recording, report=report, found=found, comparison=comparison, layers=layers)
 
     def _task(self, name: str) -> Any:
         task = self._app.tasks.get(name)
@@ -159,7 +183,7 @@ class Engine:
     def _template(self, surroundings: Surroundings) -> Any:
         if id(surroundings) not in self._templates:
             folder = Path(tempfile.mkdtemp(prefix="template-", dir=self._folder))
-            self._templates[id(surroundings)] = surroundings.make_template(folder)
+            self._templates[id(surroundings)] = surroundings.make_template(folder, strict=self._require_kernel)
         return self._templates[id(surroundings)]
 
 

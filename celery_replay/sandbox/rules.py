@@ -24,7 +24,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 def rules(folder: Path) -> dict[str, Rule]:
     """Return the rule of each event that may lead out of this folder."""
     paths = _Paths(folder)
-    return {**_NETWORK, **_PROCESSES, **paths.rules()}
+    return {**_NETWORK, **_PROCESSES, **_DATABASES, **paths.rules()}
 
 
 class _Paths:
@@ -147,6 +147,12 @@ _NETWORK: dict[str, Rule] = {
     ),
     **dict.fromkeys(("nntplib.connect", "telnetlib.Telnet.open"), _host_and_port),
     "syslog.syslog": lambda *_: "",
+}
+
+
+_DATABASES: dict[str, Rule] = {
+    # Raised by whoever stands in front of a database that the sandbox has a connection to.
+    "database.statement": _text,
 }
 
 

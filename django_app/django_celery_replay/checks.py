@@ -25,6 +25,7 @@ BAD_SETTING = "celery_replay.E003"
 UNKNOWN_DATABASE = "celery_replay.E004"
 STOCK_RESULTS = "celery_replay.I005"
 UNPROTECTED = "celery_replay.W006"
+BAD_SHADOW = "celery_replay.E007"
 
 RESULTS = "django_celery_replay.results:DatabaseBackend"
 _SPELLING = "In a Django project settings are spelled CELERY_REPLAY_…."
@@ -63,6 +64,22 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
             id=STORE_IN_BUSINESS_FILE,
         )
     ]
+
+
+@checks.register
+def check_shadows(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Check which databases dry runs are to have a shadow of; none is connected to."""
+    from .shadow.places import entry_of
+
+    setting = _set("SANDBOX_DATABASE")
+    found: list[checks.CheckMessage] = []
+    # What is no dictionary of dictionaries is the app's to refuse.
+    for alias, given in setting.items() if isinstance(setting, dict) else ():
+        try:
+            entry_of(alias, given if isinstance(given, dict) else {})
+        except ConfigurationError as error:
+            found.append(checks.Error(error.message, hint=_SPELLING, id=BAD_SHADOW))
+    return found
 
 
 def _set(name: str) -> Any:

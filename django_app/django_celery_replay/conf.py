@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,16 @@ def store_alias() -> str | None:
     if scheme != "django":
         return None
     return rest or router.db_for_write(_model())
+
+
+def sandbox_database() -> Mapping[str, Mapping[str, Any]]:
+    """Return which databases dry runs have a shadow of, and what is otherwise than in their entries."""
+    known = runtime()
+    return (
+        known.settings.sandbox_database
+        if known is not None
+        else getattr(settings, "CELERY_REPLAY_SANDBOX_DATABASE", {})
+    )
 
 
 def celery_app() -> Any:

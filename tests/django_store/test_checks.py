@@ -12,7 +12,7 @@ from django.db import connections
 
 from celery_replay.task import ReplayTask as CoreTask
 from django_celery_replay import ReplayTask
-from django_celery_replay.checks import check_apps, check_store
+from django_celery_replay.checks import check_apps, check_shadows, check_store
 
 
 @pytest.fixture
@@ -136,3 +136,22 @@ def test_the_stock_backend_for_results_is_hinted_at(no_app: None, backend: str |
 
 def test_the_stock_backend_is_no_business_of_ours_where_tasks_are_not(no_app: None) -> None:
     assert ids(Celery(backend="django-db", set_as_current=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"big": {}}, ""),
+        ({"big": {"USER": "replay_reader", "PASSWORD": "x", "HOST": "db", "PORT": 5432}}, ""),
+        ({"nowhere": {}}, "the database 'nowhere', which is not in DATABASES; name one of big, default"),
+        ({"replay": {}}, "the database 'replay' is not PostgreSQL"),
+        ({"big": {"user": "replay_reader"}}, "has 'user'; it may have HOST, NAME, OPTIONS, PASSWORD, PORT, USER"),
+    ],
+)
+def test_shadows_are_checked(databases: Any, settings: Any, setting: Any, told: str) -> None:
+    settings.CELERY_REPLAY_SANDBOX_DATABASE = setting
+    found = check_shadows(None)
+    assert [message.id for message in found] == ["celery_replay.E007"] * bool(told)
+    assert all(told in message.msg and message.hint for message in found)

@@ -31,6 +31,7 @@ IDS = {
     "RolledBack": "rolled-back",
     "SandboxBlocked": "sandbox-blocked",
     "SandboxUnavailable": "sandbox-unavailable",
+    "ShadowUnavailable": "shadow-unavailable",
     "SchemaMismatch": "schema-mismatch",
     "SnapshotTooLarge": "snapshot-too-large",
     "SnapshotUnreadable": "snapshot-unreadable",

@@ -1,0 +1,1 @@
+"""A Django app whose models and SQL are PostgreSQL's own."""
