@@ -56,11 +56,19 @@ class Surroundings(Protocol):
     def prepare(self, template: Any) -> Collection[int]:
         """Connect to what a run may use, in its process before it is locked up; return the descriptors to keep."""
 
-    def enter(self, template: Any, folder: Path, state: Tree | None, declared: Callable[[], Iterable[Any]]) -> Data:
+    def enter(
+        self,
+        template: Any,
+        folder: Path,
+        state: Tree | None,
+        caches: CacheRecord,
+        declared: Callable[[], Iterable[Any]],
+    ) -> Data:
         """In the process of a run, before anything is asked of a database: go over to what is in the folder.
 
         Args:
             state: what the run begins with.
+            caches: what it finds in caches.
             declared: computes what the task declares as its state today, for the types of it.
 
         Returns:
@@ -140,7 +148,8 @@ class Engine:
             NotRunnable: today's code has no such task, or it is none of ours.
             VariationUnfit: it can't be varied so.
             PayloadUnfit: today's code can't be called with these arguments.
-            ConfigurationError: the kernel's layers are required, and it has not got them.
+            ConfigurationError: the kernel's layers are required, and it has not got them; or the surroundings that the
+                settings ask for can't be had.
         """
         task = self._task(recording.job.operation)
         policy = policy_of(task, runtime_of(self._app), variation)
@@ -153,7 +162,6 @@ class Engine:
         try:
             report = child.run(
                 partial(_body, self._app, recording, variation, policy, soft, surroundings, template, folder),
-                partial(_body, self._app, recording, stubs or {}, soft, surroundings, template, folder),
                 prepare=partial(surroundings.prepare, template) if surroundings is not None else None,
                 folder=folder,
                 # With what it publishes, it may take longer than alone.
@@ -220,7 +228,15 @@ def _body(
 ) -> Data:
     """Run in the child, which is locked by now: what the project's own code does on the way is held, too."""
     state, caches = recording.state(variation.begin_with), CacheRecord(variation.cache)
-    entered = surroundings.enter(template, folder, state, caches) if surroundings is not None else {}
+    declared = partial(_declared, policy, recording)
+    entered = surroundings.enter(template, folder, state, caches, declared) if surroundings is not None else {}
     found = rerun(app, recording, variation, policy, caches, soft_limit_s)
     told = surroundings.told() if surroundings is not None else {}
     return {**found, "cache_unknown": caches.unknown, "surroundings": {**entered, **told}}
+
+
+def _declared(policy: TaskPolicy, recording: Recording) -> Iterator[Any]:
+    payload = recording.payload
+    for state in policy.state.values():
+        with suppress(Exception):  # the run comes to it, too, and tells
+            yield state(*payload.args, **payload.kwargs)

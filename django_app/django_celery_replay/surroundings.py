@@ -51,7 +51,7 @@ class DjangoSurroundings:
         import django.core.files.storage.memory
         import django.core.mail.backends.locmem  # noqa: F401
 
-        from . import conf, scratch
+        from . import conf, sandbox_cache, scratch  # noqa: F401
 
         setting = conf.sandbox_database()
         if not setting:
@@ -74,7 +74,12 @@ class DjangoSurroundings:
         return session.open_all(template.shadows)
 
     def enter(
-        self, template: Template, folder: Path, state: Tree | None, declared: Callable[[], Iterable[Any]]
+        self,
+        template: Template,
+        folder: Path,
+        state: Tree | None,
+        caches: CacheRecord,
+        declared: Callable[[], Iterable[Any]],
     ) -> Data:
         """Go over to what is in the folder, in which the rows are that were recorded."""
         from . import scratch
@@ -82,8 +87,9 @@ class DjangoSurroundings:
 
         scratch.replace_databases(folder, template.scratch, _entries(template.shadows))
         _replace_mail()
-        _replace_caches()
+        _replace_caches(caches)
         _replace_files()
+        _replace_threads()
         differences: Iterable[Any] = ()
         if template.shadows:
             from .shadow import start
