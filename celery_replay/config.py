@@ -83,7 +83,7 @@ class Settings:
     """`none`, `keys` or `full`: how much of a job's data goes into its trace, for tasks that don't say."""
     redact: tuple[str, ...] = ()
     """More names of secret fields; `*` at the beginning or the end matches any text."""
-    sandbox_database: dict[str, Any] = field(default_factory=dict)
+    sandbox_database: dict[str, Any] = field(default_factory=dict, repr=False)
     """Which of Django's databases dry runs have a shadow of, on PostgreSQL: what is otherwise than in their entries of
     `DATABASES`, such as `{"default": {"USER": "replay_reader"}}`. By default all are scratch databases, in SQLite."""
     app: str = ""

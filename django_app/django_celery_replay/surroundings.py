@@ -97,7 +97,8 @@ class DjangoSurroundings:
             differences, self._copied = start.begin_all(state, declared), start.copied()
         if state is None:
             base.tables_used.clear()
-            return {"database": "empty, as no state was recorded: declare state="}
+            empty = "empty" if self._copied is None else "without recorded rows"
+            return {"database": f"{empty}, as no state was recorded: declare state="}
         return self._fill(state, template.scratch.differences, differences)
 
     def _fill(self, state: Tree, of_scratch: Iterable[Any], of_shadows: Iterable[Any]) -> Data:

@@ -1,8 +1,9 @@
 """Ways from a shadow to the live database; each is told with the layer that holds, for a reader and for a superuser.
 
 "guard" is in front of the driver, "read only" the server's transaction, "rights" the role's, "transaction" what the
-server says of one. The others are not told: "back" is what its end takes back, "kernel" what the driver in C was
-refused, "unseen" what a superuser may and the guard can't see, and "nothing" what reaches the live rows.
+server says of one, "rollback" its end where something was left to it. The others are not told: "back" is what its end
+takes back, "kernel" what the driver in C was refused, "unseen" what a superuser may and the guard can't see, and
+"nothing" what reaches the live rows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ LAYERS = {
     "read only": "the READ ONLY transaction",
     "rights": "the rights of its role",
     "transaction": "the transaction",
+    "rollback": "its rollback, which came at the end of the run",
 }
 
 
@@ -79,7 +81,7 @@ does("sequence", "rights", "SELECT nextval('stock_price_id_seq')", "read only")
 does("set_sequence", "rights", "SELECT setval('public.stock_item_id_seq', 900)", "read only")
 does("locked_rows", "read only", "SELECT * FROM stock_price FOR UPDATE")
 does("locked_table", "guard", "LOCK TABLE stock_price IN ACCESS EXCLUSIVE MODE")
-does("locked_table_in_a_function", "rights", "DO $$ BEGIN LOCK TABLE stock_price; END $$", "back")
+does("locked_table_in_a_function", "rights", "DO $$ BEGIN LOCK TABLE stock_price; END $$", "rollback")
 does("table", "read only", "CREATE TABLE escaped (a int)")
 does("temporary_table", "read only", "CREATE TEMP TABLE escaped (a int)")
 does("function", "read only", "CREATE FUNCTION escaped() RETURNS int LANGUAGE sql AS 'SELECT 1'")
@@ -117,6 +119,7 @@ does("notify_in_a_function_of_the_server", "back", "SELECT told_others()")
 does("advisory_lock", "guard", "SELECT pg_advisory_lock(1)")
 does("advisory_lock_of_the_transaction", "guard", "SELECT pg_try_advisory_xact_lock(1)")
 does("advisory_lock_in_a_block", "guard", "DO $$ BEGIN PERFORM pg_advisory_lock(1); END $$")
+does("advisory_lock_in_a_function_of_the_server", "rollback", "SELECT lock_others()")
 does("large_object", "guard", "SELECT lo_create(0)")
 does("large_object_of_a_file", "guard", "SELECT lo_import('/etc/hostname')")
 does("large_object_in_a_function", "back", "SELECT make_object()")
@@ -297,6 +300,7 @@ _HELP = [
     f"CREATE FUNCTION told_others() RETURNS void LANGUAGE sql AS $$ SELECT pg_notify('{CHANNEL}', 'x') $$",
     "CREATE FUNCTION make_object() RETURNS oid LANGUAGE sql AS 'SELECT lo_create(0)'",
     "CREATE FUNCTION as_owner() RETURNS void LANGUAGE sql SECURITY DEFINER AS 'UPDATE stock_price SET amount = 0'",
+    "CREATE FUNCTION lock_others() RETURNS void LANGUAGE sql AS 'SELECT pg_advisory_lock(1)'",
     "CREATE EXTENSION dblink",
     "CREATE EXTENSION postgres_fdw",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.backends.postgresql.psycopg_any import NumericRange
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
@@ -187,3 +188,45 @@ def notices() -> Any:
     asked("NOTIFY escaped, 'x'")
     asked("SELECT pg_notify(%s, %s)", "escaped", "y")
     return "told nobody"
+
+
+@body
+def a_thread_in_the_way() -> Any:
+    caught = []
+
+    def write() -> None:
+        try:
+            Item.objects.filter(name="nut").update(count=6)
+        except OperationalError as error:
+            caught.append(str(error))
+
+    with transaction.atomic():
+        Item.objects.filter(name="nut").update(count=5)
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+    return [Item.objects.get(name="nut").count, caught]
+
+
+@body
+def called_away() -> Any:
+    Item.objects.filter(name="nut").update(count=5)
+    signal.signal(signal.SIGALRM, _raise)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        asked("SELECT pg_sleep(1)")
+    except TimeoutError:
+        return Item.objects.get(name="nut").count
+    return "not called away"
+
+
+def _raise(*_: object) -> None:
+    raise TimeoutError
+
+
+@body
+def rows_as_they_come() -> Any:
+    found = []
+    for (number,) in connection.connection.cursor().stream("SELECT generate_series(1, 3)"):
+        found.append(number)
+    return [found, Item.objects.count()]

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from django_celery_replay.shadow import places
 from tests.docs.pages import blocks
 from tests.dry_run import shadow_attempts
 from tests.support import pgbouncer, project_database
@@ -111,6 +112,12 @@ def worked(runs: Runs) -> Found:
         ("locks_of_its_own", [3, 5]),
         ("copies", ["x", "z"]),
         ("notices", "told nobody"),
+        (
+            "a_thread_in_the_way",
+            [5, ["another thread of this job has been in a transaction for 5 s; a shadow database has one"]],
+        ),
+        ("called_away", 5),
+        ("rows_as_they_come", [[1, 2, 3], 2]),
         ("database_error", None),
     ],
 )
@@ -202,6 +209,35 @@ def test_a_statement_ends_with_its_run(runs: Runs) -> None:
     found = runs("escapes", "slow", SECONDS="2")["slow"]
     assert (found["ends"], found["said"]) == ("died", "it did not come to an end: killed after 2 s")
     assert (found["unchanged"], found["left_behind"]) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("grants", "told"),
+    [
+        ([], None),
+        (["GRANT INSERT ON stock TO {}"], "may write to stock"),
+        (["GRANT UPDATE (a) ON stock TO {}"], "may write to stock"),
+        (
+            ["GRANT TRUNCATE ON stock TO {}", "GRANT USAGE ON SEQUENCE stock_id_seq TO {}"],
+            "may write to stock and 1 more",
+        ),
+        (["GRANT CREATE ON SCHEMA public TO {}"], "may create in the schema public"),
+        (["GRANT pg_write_all_data TO {}"], "may act as pg_write_all_data"),
+        (["ALTER ROLE {} CREATEROLE"], "may create roles"),
+        (["GRANT pg_read_all_data TO {}"], None),
+    ],
+)
+def test_whatever_a_role_may_beside_reading_is_found(
+    database: Callable[[], str], grants: Sequence[str], told: str | None
+) -> None:
+    url, role = database(), sql.Identifier(f"replay_may_{uuid.uuid4().hex[:8]}")
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE stock (id serial, a int)")
+        for statement in ["CREATE ROLE {}", "GRANT SELECT ON stock TO {}", *grants, "SET ROLE {}"]:
+            connection.execute(sql.SQL(statement).format(role))  # type: ignore[arg-type]
+        found = connection.execute(places._MAY).fetchall()  # type: ignore[call-overload]
+        connection.rollback()
+    assert found[:1] == ([(told,)] if told else [])
 
 
 # What is refused before anything runs

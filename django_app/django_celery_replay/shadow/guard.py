@@ -84,9 +84,7 @@ def objection(sql: str, tables: Container[str]) -> str | None:
         tables: those that have a copy, which may be locked.
     """
     for tokens in statements(sql):
-        found = _command(tokens, tables) if tokens else None
-        if found is None:
-            found = _function(tokens)
+        found = (_command(tokens, tables) if tokens else None) or next(_functions(tokens), None)
         if found is not None:
             return found
     return None
@@ -119,19 +117,13 @@ def _command(tokens: Sequence[Token], tables: Container[str]) -> str | None:
     return " ".join(told or [names[0].upper()]) if refused else None
 
 
-def _function(tokens: Sequence[Token]) -> str | None:
+def _functions(tokens: Sequence[Token]) -> Iterator[str]:
     for token in tokens:
         if _REACHES_OUT.fullmatch(token.name):
-            return token.name
-    if tokens and tokens[0].name == "do":
-        for token in tokens:
-            if token.kind == "text":
-                found = next(
-                    (_function(inner) for inner in statements(_unquoted(token.text)) if _function(inner)), None
-                )
-                if found is not None:
-                    return found
-    return None
+            yield token.name
+        elif token.kind == "text" and tokens[0].name == "do":
+            for inner in statements(_unquoted(token.text)):
+                yield from _functions(inner)
 
 
 def _unquoted(text: str) -> str:

@@ -49,13 +49,12 @@ class Shadow:
     @property
     def server_cursor(self) -> type[Any]:
         """The class of its cursors on the server."""
-        if self.entry["OPTIONS"].get("server_side_binding") is True:
-            from psycopg import ServerCursor
+        from django.db.backends.postgresql import base
+        from psycopg import ServerCursor
 
-            return ServerCursor
-        from django.db.backends.postgresql.base import ServerSideCursor
-
-        return ServerSideCursor
+        binds_there = self.entry["OPTIONS"].get("server_side_binding") is True
+        # Django 4.2 has none of its own.
+        return ServerCursor if binds_there else getattr(base, "ServerSideCursor", ServerCursor)
 
     def __str__(self) -> str:
         if not self.may:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -32,6 +32,13 @@ _HELD_BY = {
 }
 """Who refused it, by SQLSTATE."""
 _TABLE = re.compile(r'(?:FROM|JOIN|UPDATE|INTO)\s+"([^"]+)"')
+
+_LOCKS = """
+SELECT DISTINCT CASE locktype WHEN 'advisory' THEN 'an advisory lock' ELSE 'a lock of ' || relname END
+FROM pg_locks LEFT JOIN pg_class ON locktype = 'relation' AND pg_class.oid = relation
+WHERE pid = pg_backend_pid() AND (locktype = 'advisory' OR mode <> 'AccessShareLock'
+AND relpersistence <> 't' AND relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace <> 'pg_catalog'::regnamespace)
+"""
 
 sessions: dict[str, Session] = {}
 """Those of this process, by the aliases that they were opened for."""
@@ -65,6 +72,8 @@ class Session(psycopg.Connection[Any]):
     """Statements that would have told other sessions something."""
     _identity: int | None = None
     _depth: int = 0
+    _flowing: bool = False
+    """Is a result being read as it comes, or rows being copied?"""
 
     def start(self, shadow: Shadow) -> None:
         """Begin to be lent: what comes before the copies are made may read."""
@@ -76,8 +85,18 @@ class Session(psycopg.Connection[Any]):
 
     def own(self, sql: str, params: Any = None) -> list[Any]:
         """Run a statement of our own, past the guard."""
+        self._await_interrupted()
         self._plain.execute(sql, params)
         return self._plain.fetchall() if self._plain.description else []
+
+    def _await_interrupted(self) -> None:
+        """Wait for a statement that something else than its end has called its thread away from, as a time limit does.
+
+        Elsewhere such a connection is given up for another one; here it would be of no use any more.
+        """
+        if self.info.transaction_status is TransactionStatus.ACTIVE and not self._flowing:
+            while self.pgconn.get_result() is not None:
+                pass
 
     def begin(self) -> None:
         """Begin the transaction anew, for the copies."""
@@ -98,6 +117,10 @@ class Session(psycopg.Connection[Any]):
             return self.own("SELECT txid_current_if_assigned()") == [(self._identity,)]
         return False
 
+    def locks(self) -> Sequence[str]:
+        """Name what it keeps others from, behind the guard's back."""
+        return [str(what) for (what,) in self.own(_LOCKS)]
+
     # Transactions of Django's
 
     def begin_block(self) -> None:
@@ -116,12 +139,12 @@ class Session(psycopg.Connection[Any]):
         """Keep what the transaction did, after its deferred constraints are checked; another one begins."""
         if self.info.transaction_status is TransactionStatus.INERROR:
             # So does PostgreSQL.
-            return self.roll_block_back()
+            self.roll_block_back()
+            return
         self.own(
             f"SAVEPOINT {guard.OURS}checks; SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO SAVEPOINT {guard.OURS}checks"
         )
         self.own(f"RELEASE SAVEPOINT {self._block}; SAVEPOINT {self._block}")
-        return None
 
     def roll_block_back(self) -> None:
         """Take back what the transaction did; another one begins."""
@@ -145,23 +168,30 @@ class Session(psycopg.Connection[Any]):
     # Statements
 
     @contextmanager
-    def guarded(self, query: Any) -> Iterator[None]:
-        """Run a statement of the project's."""
+    def guarded(self, query: Any, *, flowing: bool = False) -> Iterator[None]:
+        """Run a statement of the project's.
+
+        Args:
+            flowing: others may be run before it is at its end.
+        """
         text = _text(query, self)
         self.used.update(_TABLE.findall(text))
         refused = guard.objection(text, self.tables)
         if refused is not None:
             refuse(refused)
         self._take_turn()
+        around = self._flowing
         try:
             if not self._depth:
                 self._renew()
+            self._flowing = flowing or around
             yield
             self.notified += guard.notifies(text)
         except psycopg.Error as error:
             _tell(error, text)
             raise
         finally:
+            self._flowing = around
             self._turn.release()
 
     def _renew(self) -> None:
@@ -251,13 +281,13 @@ class Guarded:
 
     def stream(self, query: Any, params: Any = None, **options: Any) -> Iterator[Any]:
         """Run a query, and yield its rows as they come."""
-        with self.connection.guarded(query):
+        with self.connection.guarded(query, flowing=True):
             yield from super().stream(query, params, **options)  # type: ignore[misc]
 
     @contextmanager
     def copy(self, statement: Any, params: Any = None, **options: Any) -> Iterator[Any]:
         """Copy rows."""
-        with self.connection.guarded(statement), super().copy(statement, params, **options) as found:  # type: ignore[misc]
+        with self.connection.guarded(statement, flowing=True), super().copy(statement, params, **options) as found:  # type: ignore[misc]
             yield found
 
 
@@ -294,5 +324,9 @@ def ended() -> Mapping[str, Session]:
             with suppress(SandboxBlocked):
                 held_by = "nothing from then on" if session.shadow.may else "the rights of its role from then on"
                 refuse(f"its transaction on {alias!r} was ended", held_by)
+        else:
+            for lock in session.locks():
+                with suppress(SandboxBlocked):
+                    refuse(lock, "its rollback, which came at the end of the run")
         session.close()
     return sessions

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import django
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, DateRangeField, HStoreField, IntegerRangeField, RangeOperators
 from django.db import models
 from django.db.models import Q
+
+_ENOUGH = {"condition" if django.VERSION >= (5, 1) else "check": Q(count__gte=0)}
 
 
 class Item(models.Model):
@@ -24,7 +27,7 @@ class Item(models.Model):
 
     class Meta:
         app_label = "stock"
-        constraints = (models.CheckConstraint(name="some", condition=Q(count__gte=0)),)
+        constraints = (models.CheckConstraint(name="some", **_ENOUGH),)
 
     def __str__(self) -> str:
         return self.name
