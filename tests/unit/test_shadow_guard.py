@@ -95,6 +95,12 @@ def test_a_quoted_text_hides_nothing_behind_it(text: str) -> None:
     assert guard.objection(f"SELECT {literal}", TABLES) is None
 
 
+@given(st.text(alphabet="ab;'\"$-/*\\ \n"), st.sampled_from(["COMMIT", "dblink", "PG_advisory_lock(1)", "", "x"]))
+def test_what_begins_plainly_is_judged_as_if_it_was_read(text: str, end: str) -> None:
+    for sql in (f"SELECT {text}{end}", f" \nselect '{text}' {end}", f"insert{text} {end}"):
+        assert guard.objection(sql, TABLES) == guard._objection(sql, TABLES)
+
+
 @pytest.mark.parametrize(
     ("sql", "told"),
     [

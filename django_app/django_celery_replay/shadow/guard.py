@@ -31,6 +31,8 @@ _REACHES_OUT = re.compile(
     r"|lo_(?:import|export|creat|create|unlink|put|from_bytea|truncate|truncate64)|lowrite"
 )
 """Functions of the server whose work stays after a rollback, or is done by another session."""
+_PLAIN = re.compile(r"\s*(?:select|insert|update|delete|fetch)\b", re.IGNORECASE)
+"""What most statements begin with."""
 _ENDS = frozenset({"begin", "start", "commit", "end", "abort", "discard"})
 _OF_THE_SESSION = re.compile(
     r"role|session_authorization|authorization|characteristics|(?:default_)?transaction\w*|all"
@@ -83,6 +85,13 @@ def objection(sql: str, tables: Container[str]) -> str | None:
     Args:
         tables: those that have a copy, which may be locked.
     """
+    if _PLAIN.match(sql) and ";" not in sql and not _REACHES_OUT.search(sql.lower()):
+        # To read an INSERT of many rows takes longer than to fill them in.
+        return None
+    return _objection(sql, tables)
+
+
+def _objection(sql: str, tables: Container[str]) -> str | None:
     for tokens in statements(sql):
         found = (_command(tokens, tables) if tokens else None) or next(_functions(tokens), None)
         if found is not None:
@@ -103,7 +112,7 @@ def summary(sql: str) -> str:
 
 def notifies(sql: str) -> bool:
     """Does it tell other sessions something, once its transaction is committed?"""
-    return any(
+    return "notify" in sql.lower() and any(
         tokens and (tokens[0].name == "notify" or any(token.name == "pg_notify" for token in tokens))
         for tokens in statements(sql)
     )
