@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import psycopg
 from django.db.models import Model
@@ -20,8 +20,7 @@ def begin(session: Session, models: Iterable[type[Model]], found: Differences) -
     for table, detail in known:
         if table in made:
             found.add(Kind.NOT_ENFORCED, labels[table], detail=detail)
-    for table in made:
-        _number_anew(session, table, labels[table], found)
+    _number_anew(session, {table: labels[table] for table in made}, found)
     session.tables = frozenset(made)
     session.close_off()
 
@@ -37,11 +36,11 @@ def _copied(session: Session, table: str, label: str, found: Differences) -> boo
         return False
     name = quoted(table)
     like = f"LIKE {name} INCLUDING ALL EXCLUDING COMMENTS EXCLUDING STATISTICS"
-    session.own("SAVEPOINT celery_replay_copy")
+    copy, point = f"CREATE TEMPORARY TABLE {name} ({like}) ON COMMIT DROP", "SAVEPOINT celery_replay_copy"
     try:
-        session.own(f"CREATE TEMPORARY TABLE {name} ({like}) ON COMMIT DROP")
+        session.own(f"{point}; {copy}; RELEASE {point}")
     except psycopg.Error as error:  # such as a table that is not migrated yet, or that the role may not read
-        session.own("ROLLBACK TO SAVEPOINT celery_replay_copy")
+        session.own(f"ROLLBACK TO {point}")
         found.add(Kind.NO_TABLE, label, detail=error.diag.message_primary)
         return False
     return True
@@ -54,29 +53,26 @@ def _unlike(session: Session, labels: Mapping[str, str]) -> Iterator[tuple[str, 
         yield table, f"{kind} {', '.join(names)}".rstrip()
 
 
-def _number_anew(session: Session, table: str, label: str, found: Differences) -> None:
-    """Give a copy sequences of its own where its live table's are; those of identities are copied with it."""
-    name = quoted(table)
-    for column, sequence, expression in session.own(_SEQUENCES, [f"pg_temp.{name}"]):
-        mine = f"pg_temp.{quoted(sequence)}"
-        session.own(f"CREATE TEMPORARY SEQUENCE IF NOT EXISTS {quoted(sequence)}")
+def _number_anew(session: Session, labels: Mapping[str, str], found: Differences) -> None:
+    """Give copies sequences of their own where their live tables' are; those of identities are copied with them."""
+    for table, column, sequence, expression in session.own(_SEQUENCES, [[*map(_copy_of, labels)]]):
+        mine, name = _copy_of(sequence), quoted(column)
         if not expression.startswith("nextval("):
-            found.add(Kind.NOT_ENFORCED, label, column, "a default that is more than a sequence's next number")
+            found.add(Kind.NOT_ENFORCED, labels[table], column, "a default that is more than a sequence's next number")
         text = mine.replace("'", "''")
-        session.own(f"ALTER TABLE pg_temp.{name} ALTER COLUMN {quoted(column)} SET DEFAULT nextval('{text}')")
-        session.own(f"ALTER SEQUENCE {mine} OWNED BY pg_temp.{name}.{quoted(column)}")
+        session.own(f"CREATE TEMPORARY SEQUENCE IF NOT EXISTS {quoted(sequence)}")
+        session.own(f"ALTER TABLE {_copy_of(table)} ALTER COLUMN {name} SET DEFAULT nextval('{text}')")
+        session.own(f"ALTER SEQUENCE {mine} OWNED BY {_copy_of(table)}.{name}")
 
 
 def number(session: Session, highest: Mapping[str, int]) -> None:
     """Let new rows have numbers above these."""
-    for table, most in highest.items():
-        for column in _numbered(session, table) if table in session.tables else ():
-            sequence = "pg_get_serial_sequence(%s, %s)"
-            session.own(f"SELECT setval({sequence}, %s) WHERE %s > 0", [f"pg_temp.{quoted(table)}", column, most, most])
+    given = {_copy_of(table): most for table, most in highest.items() if table in session.tables and most > 0}
+    session.own(_SET, [[*given], [*given.values()]])
 
 
-def _numbered(session: Session, table: str) -> Sequence[str]:
-    return [column for (column,) in session.own(_NUMBERED, [f"pg_temp.{quoted(table)}"])]
+def _copy_of(name: str) -> str:
+    return f"pg_temp.{quoted(name)}"
 
 
 _UNLIKE = """
@@ -92,13 +88,15 @@ UNION ALL SELECT t, 'what makes it more than a table', '{}' FROM live JOIN pg_cl
     AND relkind <> 'r'
 """
 _SEQUENCES = """
-SELECT attname, sequence.relname, pg_get_expr(adbin, adrelid) FROM pg_attrdef
+SELECT copy.relname, attname, sequence.relname, pg_get_expr(adbin, adrelid)
+FROM pg_attrdef JOIN pg_class copy ON copy.oid = adrelid
 JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
 JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass
-JOIN pg_class sequence ON sequence.oid = refobjid AND relkind = 'S'
-WHERE adrelid = %s::regclass
+JOIN pg_class sequence ON sequence.oid = refobjid AND sequence.relkind = 'S'
+WHERE adrelid = ANY (%s::text[]::regclass[])
 """
-_NUMBERED = """
-SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
-AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL
+_SET = """
+SELECT setval(pg_get_serial_sequence(copy, attname), most) FROM unnest(%s::text[], %s::bigint[]) AS given (copy, most)
+JOIN pg_attribute ON attrelid = copy::regclass AND attnum > 0 AND NOT attisdropped
+WHERE pg_get_serial_sequence(copy, attname) IS NOT NULL
 """
