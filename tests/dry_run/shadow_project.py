@@ -69,6 +69,8 @@ def make_tables() -> None:
         for model in MODELS:
             editor.create_model(model)
     with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE stock_booked ALTER COLUMN id SET GENERATED ALWAYS")
+        cursor.execute("ALTER TABLE stock_move ADD COLUMN twice int GENERATED ALWAYS AS (by * 2) STORED")
         cursor.execute("CREATE TRIGGER on_item BEFORE UPDATE ON stock_item FOR EACH ROW EXECUTE FUNCTION told()")
     Item.objects.create(
         pk=7, name="nut", count=3, tags=["a", 'b"c'], grid=[[1, 2], [3, 4]], sizes=NumericRange(1, 5),

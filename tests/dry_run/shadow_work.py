@@ -38,7 +38,8 @@ def write() -> Any:
     Item.objects.filter(name="nut").update(count=F("count") + 1)
     made = Item.objects.create(name="washer")
     Move.objects.create(item=made, by=2)
-    return [made.pk, Old.objects.create(name="y").pk, asked("SELECT nextval('stock_old_id_seq')")]
+    twice = asked("SELECT twice FROM stock_move")
+    return [made.pk, twice, Old.objects.create(name="y").pk, asked("SELECT nextval('stock_old_id_seq')")]
 
 
 @body

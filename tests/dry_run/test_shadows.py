@@ -98,7 +98,7 @@ def worked(runs: Runs) -> Found:
     ("body", "result"),
     [
         # Old numbers come from the live table's own sequence, by its name; its second one is taken by hand.
-        ("write", [10, 2, [[3]]]),
+        ("write", [10, [[4]], 2, [[3]]]),
         ("search", [2, 1, 1, 1, "12345678901234567.123456789012", ["nut", "bolt"], [1, 2], ["bolt", "nut"]]),
         ("own_sql", [[[7, 13]], [["[1, null]"]], [[5]], [["1,2,3"]]]),
         ("transactions", [10, ["outer"]]),
