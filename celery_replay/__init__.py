@@ -2,6 +2,7 @@
 
 from .attempts import Attempt
 from .current import cache_read, current_attempt, record
+from .derivations import derived
 from .exceptions import (
     ConfigurationError,
     FenceRefused,
@@ -39,6 +40,8 @@ __all__ = [
     "ReplayTask",
     "install",
     "uninstall",
+    # beside tasks
+    "derived",
     # in a task's body
     "Attempt",
     "cache_read",

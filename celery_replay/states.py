@@ -301,6 +301,8 @@ class Verb(Word):
     """Its trace is to be kept until somebody says otherwise."""
     UNKEPT = "unkept"
     """Its trace goes when its retention is over, counted from then on."""
+    REBUILT = "rebuilt"
+    """Derived data of an entity was made again from its events."""
     REVERTED = "reverted"
     """What one of its attempts had changed was put back."""
     RESOLVED = "resolved"

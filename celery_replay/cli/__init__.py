@@ -14,6 +14,7 @@ import click
 from ..exceptions import ReplayError
 
 _MODULES = {
+    "derived": "derived",
     "dlq": "dlq",
     "drain": "draining",
     "erase": "erasing",

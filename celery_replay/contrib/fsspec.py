@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import fsspec
-
 from ..exceptions import ConfigurationError
 
 
@@ -23,9 +21,11 @@ class FsspecBlobs:
         # What others do meanwhile has to be seen.
         fresh = {"use_listings_cache": False, "skip_instance_cache": True}
         try:
+            import fsspec
+
             self._system, self._root = fsspec.core.url_to_fs(url, **{**fresh, **options})
         except (ImportError, ValueError) as error:
-            raise ConfigurationError(f"setting replay_blobs: {error}") from error
+            raise ConfigurationError(f"setting replay_blobs: {error}; see celery-replay[fsspec]") from error
         self._scheme = url.partition("://")[0]
 
     @property

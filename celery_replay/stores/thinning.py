@@ -70,21 +70,22 @@ class Thinning(Readable):
         jobs = thinned = size = 0
         gone: set[str] = set()
         with self._read() as reader:
-            for job in self._oldest(now, limit):
+            for job in self.oldest_jobs(now, limit):
                 if _past(job, now) and reader.row(job.submission) is None:
                     jobs += 1
                     members = reader.jobs_of_trace(job.trace_id)
                     if job.trace_id not in gone and all(_past(member, now) for member in members):
                         gone.add(job.trace_id)
                         size += reader.trace_size(job.trace_id)
-            for trace in _traces(self._oldest(until, limit), until) if detail_us else ():
+            for trace in _traces(self.oldest_jobs(until, limit), until) if detail_us else ():
                 well = trace not in gone and _well(reader.jobs_of_trace(trace), until)
                 if well and summarise(reader.chunks(trace)):
                     thinned += 1
                     size += reader.trace_size(trace)
         return Going(jobs=jobs, traces=len(gone), thinned=thinned, bytes=size)
 
-    def _oldest(self, until: Micros, limit: int) -> Iterator[Job]:
+    def oldest_jobs(self, until: Micros, limit: int) -> Iterator[Job]:
+        """Yield jobs that were last started by some time, oldest first; about `limit` at most."""
         after, seen = "", 0
         while seen < limit:
             with self._read() as reader:

@@ -27,6 +27,7 @@ COMMANDS = dict(every(replay))
 
 def test_the_commands_are_these():
     assert {" ".join(path) for path, command in COMMANDS.items() if not isinstance(command, click.Group)} == {
+        "derived check", "derived list", "derived rebuild",
         "dlq assign", "dlq discard", "dlq dry-run", "dlq edit", "dlq follow", "dlq group", "dlq groups",
         "dlq investigate", "dlq list", "dlq operations", "dlq operation", "dlq pause", "dlq resume", "dlq abort",
         "dlq note", "dlq quarantine", "dlq reopen", "dlq replay", "dlq show", "drain", "erase", "export",

@@ -43,6 +43,7 @@ FROZEN = [
     "VersionConflict",
     "cache_read",
     "current_attempt",
+    "derived",
     "install",
     "record",
     "rule",
