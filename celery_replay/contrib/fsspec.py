@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from ..exceptions import ConfigurationError
@@ -18,31 +20,40 @@ class FsspecBlobs:
     """
 
     def __init__(self, url: str, **options: Any) -> None:
-        # What others do meanwhile has to be seen.
-        fresh = {"use_listings_cache": False, "skip_instance_cache": True}
-        try:
+        if find_spec("fsspec") is None:
+            raise ConfigurationError(f"setting replay_blobs = {url!r} needs celery-replay[fsspec]")
+        self._url = url
+        self._options = options
+        self._opened: tuple[int, Any, str] | None = None
+
+    @property
+    def _here(self) -> tuple[Any, str]:
+        """The file system and the folder in it. Opened by whoever uses it: it may have a thread, and a pool forks."""
+        if self._opened is None or self._opened[0] != os.getpid():
             import fsspec
 
-            self._system, self._root = fsspec.core.url_to_fs(url, **{**fresh, **options})
-        except (ImportError, ValueError) as error:
-            raise ConfigurationError(f"setting replay_blobs: {error}; see celery-replay[fsspec]") from error
-        self._scheme = url.partition("://")[0]
+            # What others do meanwhile has to be seen.
+            fresh = {"use_listings_cache": False, "skip_instance_cache": True}
+            self._opened = os.getpid(), *fsspec.core.url_to_fs(self._url, **{**fresh, **self._options})
+        return self._opened[1:]
 
     @property
     def place(self) -> str:
         """Say which protocol and folder it is."""
-        return f"{self._scheme}://{self._root.lstrip('/')}"
+        scheme, _, rest = self._url.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
 
     def put(self, bodies: Mapping[str, bytes]) -> None:
         """Write files."""
+        system, _ = self._here
         for folder in {name.rpartition("/")[0] for name in bodies}:
-            self._system.makedirs(self._path(folder), exist_ok=True)
-        self._system.pipe({self._path(name): body for name, body in bodies.items()})
+            system.makedirs(self._path(folder), exist_ok=True)
+        system.pipe({self._path(name): body for name, body in bodies.items()})
 
     def get(self, names: Sequence[str]) -> Mapping[str, bytes]:
         """Read files, many at once where the file system can."""
         paths = {self._path(name): name for name in names}
-        found = self._system.cat(list(paths), on_error="return") if paths else {}
+        found = self._here[0].cat(list(paths), on_error="return") if paths else {}
         bodies: dict[str, bytes] = {}
         for path, answer in found.items():
             if isinstance(answer, FileNotFoundError):
@@ -56,7 +67,7 @@ class FsspecBlobs:
         """Delete files."""
         for name in names:
             with suppress(FileNotFoundError):
-                self._system.rm_file(self._path(name))
+                self._here[0].rm_file(self._path(name))
 
     def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"
+        return f"{self._here[1].rstrip('/')}/{name}"

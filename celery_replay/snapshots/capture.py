@@ -11,7 +11,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from ..exceptions import SnapshotTooLarge
 from ..logs import logger_of
-from ..redaction import is_secret, redact
+from ..redaction import is_secret, redact, redact_text
 from ..trace import Recorder
 from .tree import Built, build
 from .values import Redacted, encoded
@@ -24,7 +24,8 @@ BEFORE, AFTER = "before", "after"
 REACHED = "(reached)"
 """In a dry run, the place at which it goes over to what is live."""
 
-_DATA = frozenset({dict, list, tuple, str})
+_DATA = frozenset({dict, list, tuple})
+_REDACTED = Redacted.REDACTED
 
 Record = tuple[str, Mapping[str, Any]]
 """An id, and fields by their names."""
@@ -86,8 +87,9 @@ def capture(states: Mapping[str, Callable[[], Any]], providers: Sequence[StatePr
 
 
 def _bodies(name: str, value: Any, providers: Sequence[StateProvider]) -> dict[str, bytes]:
+    secret = _Secrets()
     found = {
-        record: encoded({field: written_down(field, item) for field, item in fields.items()})
+        record: encoded({field: _REDACTED if secret[field] else _kept(item) for field, item in fields.items()})
         for record, fields in islice(_records(name, value, providers), LIMIT + 1)
     }
     if len(found) > LIMIT:
@@ -106,6 +108,19 @@ def _records(name: str, value: Any, providers: Sequence[StateProvider]) -> Itera
 
 def written_down(field: str, value: Any) -> Any:
     """Return what is written down of a field: nothing that is secret."""
-    if is_secret(field):
-        return Redacted.REDACTED
-    return redact(value, field) if type(value) in _DATA else value
+    return _REDACTED if is_secret(field) else _kept(value)
+
+
+def _kept(value: Any) -> Any:
+    kind = type(value)
+    if kind is str:
+        return redact_text(value)
+    return redact(value) if kind in _DATA else value
+
+
+class _Secrets(dict[str, bool]):
+    """Remembers which fields are secret: rows have the same ones."""
+
+    def __missing__(self, field: str) -> bool:
+        self[field] = found = is_secret(field)
+        return found

@@ -80,13 +80,20 @@ def _cut(items: Sequence[T], name: Callable[[T], str]) -> Iterator[Sequence[T]]:
 def _put(blobs: dict[str, bytes], head: Mapping[str, Any], records: Sequence[tuple[str, bytes]] = ()) -> str:
     lines = [
         canonical_bytes({"v": FORMAT, **head}),
-        *(b"%b\t%b" % (canonical_bytes(name), body) for name, body in records),
+        *(b"%b\t%b" % (_quoted(name), body) for name, body in records),
     ]
     text = b"\n".join(lines)
     # By what it says, not by how that is compressed.
     reference = bytes_digest(text)
     blobs[reference] = packed(text)
     return reference
+
+
+def _quoted(name: str) -> bytes:
+    """Return a name as JSON; most have nothing that is written in another way."""
+    if name.isascii() and name.isprintable() and '"' not in name and "\\" not in name:
+        return b'"%b"' % name.encode()
+    return canonical_bytes(name)
 
 
 @dataclass(frozen=True, kw_only=True)

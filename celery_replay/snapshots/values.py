@@ -94,7 +94,8 @@ def _sorted(items: Any) -> list[Any]:
 
 def _moment(value: datetime) -> dict[str, Any]:
     # The same instant is the same value, wherever its clock stands.
-    return _named("datetime", (value.astimezone(timezone.utc) if value.tzinfo else value).isoformat())
+    elsewhere = value.tzinfo is not None and value.tzinfo is not timezone.utc
+    return _named("datetime", (value.astimezone(timezone.utc) if elsewhere else value).isoformat())
 
 
 _TEXT = frozenset({str})

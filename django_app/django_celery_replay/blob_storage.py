@@ -9,7 +9,7 @@ from typing import Any
 import django
 from django.apps import apps
 from django.core.files.base import ContentFile
-from django.core.files.storage import InvalidStorageError, storages
+from django.core.files.storage import storages
 
 from celery_replay.exceptions import ConfigurationError, StoreError
 
@@ -25,11 +25,17 @@ class StorageBlobs:
         if not apps.ready:
             # A steward needs Django for nothing else.
             django.setup()
-        try:
-            self._storage: Any = storages[alias]
-        except InvalidStorageError as error:
-            raise ConfigurationError(f"setting replay_blobs = 'storages://{alias}': {error}") from error
+        if alias not in storages.backends:
+            raise ConfigurationError(
+                f"setting replay_blobs = 'storages://{alias}': there is no {alias!r} in STORAGES, which has "
+                f"{', '.join(sorted(storages.backends))}"
+            )
         self._alias = alias
+
+    @property
+    def _storage(self) -> Any:
+        """The storage: made by whoever uses it first, as its library may be a large one."""
+        return storages[self._alias]
 
     @property
     def place(self) -> str:

@@ -14,6 +14,7 @@ from celery_replay import config
 from celery_replay.redaction import learn
 from celery_replay.runtime import Runtime, open_store, runtime_of
 from celery_replay.stores.base import Store
+from celery_replay.stores.places import open_place
 
 
 def store_alias() -> str | None:
@@ -68,6 +69,14 @@ def store() -> Store:
 
 @cache
 def _own_store(alias: str) -> Store:
+    found = _open(alias)
+    blobs = getattr(settings, "CELERY_REPLAY_BLOBS", None)
+    if blobs:
+        found.elsewhere = open_place(blobs, getattr(settings, "CELERY_REPLAY_BLOB_OPTIONS", None) or {})
+    return found
+
+
+def _open(alias: str) -> Store:
     from .store import DjangoStore
 
     ledger = getattr(settings, "CELERY_REPLAY_LEDGER", None)

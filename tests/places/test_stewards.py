@@ -92,3 +92,12 @@ def test_a_store_that_a_test_gives_keeps_its_values(app: Celery) -> None:
     use_store(app, MemoryStore())
     Steward(runtime_of(app)).round()
     assert runtime_of(app).store.elsewhere is None
+
+
+def test_pages_read_from_there_though_no_app_is_loaded(tmp_path: Path, settings: Any) -> None:
+    from django_celery_replay.conf import _own_store
+
+    settings.CELERY_REPLAY_BLOBS = str(tmp_path)
+    found = _own_store.__wrapped__("default").elsewhere
+    assert found is not None
+    assert found.place == f"folder {tmp_path}"

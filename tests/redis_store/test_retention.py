@@ -134,3 +134,39 @@ def test_a_finished_job_is_small(store: RedisStore, client: redis.Redis) -> None
     used = client.memory_usage(f"{store._prefix}j:{name}") + index
     assert used <= 700
     assert client.dbsize() == 200 + len({"jobs", "schema", "run", "runs"})
+
+
+def test_what_is_kept_has_no_end_until_it_is_let_go(store: RedisStore, client: redis.Redis) -> None:
+    finishes(store, "s")
+    own = ("j:s", "c:claim-key s", "s:claim-key s", "t:trace-s", "x:early", "x:late")
+    store.keep("s", Decision(verb=Verb.KEPT, actor="bob", text="evidence"))
+    assert {client.ttl(store._prefix + key) for key in own} == {-1}
+    store.keep("s", Decision(verb=Verb.UNKEPT, actor="bob", text="closed"), store.now() + 86_400 * SECOND)
+    assert all(client.ttl(store._prefix + key) > 0 for key in own)
+
+
+def test_an_object_elsewhere_outlives_a_value_that_redis_has_forgotten(store: RedisStore, client: redis.Redis) -> None:
+    kept: dict[str, bytes] = {}
+
+    class Shelf:
+        place = "a shelf"
+        put = kept.update
+
+        def get(self, names: object) -> dict[str, bytes]:
+            return kept
+
+        def delete(self, names: list[str]) -> None:
+            for name in names:
+                kept.pop(name)
+
+    store.elsewhere = Shelf()
+    of = ask("s")
+    job = store.open(of).facts.job
+    assert job is not None
+    store.flush(chunks=[chunk(of, 1, blobs=(("ref", b"j" * 1_000),))])
+    while store.place_blobs():
+        pass
+    assert len(kept) == 1
+    client.delete(f"{store._prefix}x:ref")
+    store.sweep_blobs(at=store.now() + 2 * 86_400 * SECOND)
+    assert kept == {}
