@@ -13,7 +13,7 @@ times in the rest count from it, since a script's caller does not know the store
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -241,3 +241,23 @@ def _number(value: Micros | None) -> bytes:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def evolve_kept(kept: Kept, job: Job) -> Kept:
+    """Return a job with what was kept of it before."""
+    return Kept(job=job, attempts=kept.attempts, chunks=kept.chunks)
+
+
+def whole(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return each chunk once: one whose write was not answered is written again, perhaps elsewhere and with more."""
+    found: dict[str, Chunk] = {}
+    for chunk in chunks:
+        known = found.setdefault(chunk.chunk_id, chunk)
+        if known.count < chunk.count:
+            found[chunk.chunk_id] = chunk
+    return list(found.values())
+
+
+def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:
+    """Return a hash by its fields."""
+    return {name.decode("utf-8", "surrogatepass"): v for name, v in zip(found[::2], found[1::2], strict=True)}

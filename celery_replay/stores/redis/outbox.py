@@ -19,9 +19,8 @@ from ...clock import SECOND, Micros
 from ...records import Chunk
 from ..archive import Backlog, Now, Taken
 from . import codec, scripts
-from .jobs import kept_of
+from .jobs import fields_of, kept_of
 from .links import Link
-from .units import fields_of
 
 _ALL = b"all"
 

@@ -26,10 +26,10 @@ from ...states import LetterState
 from ..reading import Look, Pause, Position, Reader
 from . import codec, placing, scripts
 from .codec import escaped
-from .jobs import FIELDS, Kept, kept_of
+from .jobs import FIELDS, Kept, fields_of, kept_of, whole
 from .links import Argument, Link
 from .scripts import Script
-from .units import OVER, THROUGH, fields_of, whole
+from .units import OVER, THROUGH
 
 _BATCH = 500
 _UNRESOLVED = [state.value for state in LetterState if state.unresolved]

@@ -27,7 +27,7 @@ from ...records import (
 from ...states import LetterState, Outcome, RowStatus
 from ..units import HOUR, Contention, Record, Unit
 from . import codec, scripts, writes
-from .jobs import MANY, Kept, kept_of, without_blobs
+from .jobs import MANY, Kept, evolve_kept, fields_of, kept_of, whole, without_blobs
 from .leasing import Leasing
 from .links import Link
 from .writes import Write, raw
@@ -517,33 +517,13 @@ class RedisUnit(Unit):
                 yield from writes.of_letter(self._letters_before.get(name), letter)
 
 
-def evolve_kept(kept: Kept, job: Job) -> Kept:
-    """Return a job with what was kept of it before."""
-    return Kept(job=job, attempts=kept.attempts, chunks=kept.chunks)
-
-
-def whole(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return each chunk once: one whose write was not answered is written again, perhaps elsewhere and with more."""
-    found: dict[str, Chunk] = {}
-    for chunk in chunks:
-        known = found.setdefault(chunk.chunk_id, chunk)
-        if known.count < chunk.count:
-            found[chunk.chunk_id] = chunk
-    return list(found.values())
-
-
-def fields_of(found: Sequence[bytes]) -> dict[str, bytes]:
-    """Return a hash by its fields."""
-    return {name.decode("utf-8", "surrogatepass"): v for name, v in zip(found[::2], found[1::2], strict=True)}
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")
-
-
 def _keys(kind: str, names: Iterable[bytes]) -> list[str]:
     return [kind + name.decode("utf-8", "surrogatepass") for name in names]
 
 
 def _digest(value: bytes) -> str:
     return hashlib.sha1(value, usedforsecurity=False).hexdigest()
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
