@@ -18,8 +18,10 @@ from celery_replay.dead_letters import Decision
 from celery_replay.operations import Conditions
 from celery_replay.records import Failure, Operation
 from celery_replay.replay import driving
+from celery_replay.replay import message as messages
 from celery_replay.replay.plan import Options, preview
 from celery_replay.runtime import Runtime, reset, runtime_of, use_store
+from celery_replay.serialization import unpack
 from celery_replay.states import LetterState, OperationState, Outcome, Verb
 from celery_replay.steward import Steward
 from celery_replay.stores.base import Store
@@ -211,6 +213,28 @@ def test_what_somebody_else_replays_meanwhile_is_not_sent_again(runtime: Runtime
     driving.drive_all(runtime)
     assert replays(store) == {"a": 1, "b": 1}
     assert known(store, operation).left_out == 1
+
+
+def test_each_keeps_its_own_task_payload_and_queue(runtime: Runtime, store: Store) -> None:
+    for name, task, queue in (("a", "shop.ship", "slow"), ("b", "shop.pay", "urgent")):
+        sent = message([name], {}, headers={"task": task}, routing_key=queue, task={"protection": "steps"})
+        delivery = replace(builders.delivery(name), operation=task, message=lambda sent=sent: sent)
+        job = runs(store, name, claim=None, trace_id=name, delivery=delivery)
+        closes(store, job, Outcome.FAILED, failure=ERROR, delivery=delivery)
+
+    @runtime.app.task(name="shop.pay", stepwise=True, shared=False)
+    def pay(order_id: str) -> None:
+        """Never runs here."""
+
+    start(runtime, "a", "b")
+    driving.drive_all(runtime)
+    found = [store.letter(name) for name in "ab"]
+    rows = [store.row(letter.replay) for letter in found if letter is not None]
+    kept = [unpack(row.message) for row in rows if row is not None]
+    assert [(one["headers"]["task"], one["routing_key"]) for one in kept] == [
+        ("shop.ship", "slow"), ("shop.pay", "urgent"),
+    ]  # fmt: skip
+    assert [messages.read(row.message).args for row in rows if row is not None] == [("a",), ("b",)]
 
 
 def test_a_broker_that_does_not_answer_is_waited_for_once(

@@ -325,6 +325,26 @@ def test_those_that_go_first_and_what_stops_it_are_chosen_in_the_form(
     assert letter_of(store, "b").state is LetterState.OPEN
 
 
+@every_vendor
+def test_operations_are_listed_the_newest_first_and_lead_to_their_pages(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
+    put(*many("a", "b", "c", "d"))
+    press(visitor, looked(visitor, "a", "b"), SEND, reason="one", rate="")
+    drive(shop)
+    press(visitor, looked(visitor, "c", "d"), SEND, reason="two")
+    base = "/admin/django_celery_replay/replayoperation/"
+    listed = text(visitor.get(base))
+    assert listed.index("two") < listed.index("one")
+    assert "2 of 2 2 sent 0 well 0 failed again ann one" in listed
+    (operation, _) = store.operations()
+    page = visitor.get(f"{base}{operation.operation_id}/change/", follow=True)
+    assert "Replay of 2 dead letters" in text(page)
+    assert visitor.get(f"{base}nothing/change/").status_code == 404
+    visitors.welcome([each for each in visitors.ALL if "replayoperation" not in each])
+    assert visitor.get(base).status_code == 403
+
+
 def test_letters_that_another_operation_has_still_to_send_are_left_out(
     put: Put, visitor: Client, store: DjangoStore, shop: Celery
 ) -> None:

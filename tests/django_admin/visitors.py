@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser, User
 
 APP = "django_celery_replay"
 KINDS = ("processedjob", "deadletter", "lettergroup", "parkedjob", "resourcelease")
-READS = tuple(f"{APP}.view_{kind}" for kind in KINDS)
+READS = tuple(f"{APP}.view_{kind}" for kind in (*KINDS, "replayoperation"))
 PAYLOAD = f"{APP}.view_payload"
 TRIAGE = f"{APP}.triage_deadletter"
 REPLAY = f"{APP}.replay_deadletter"

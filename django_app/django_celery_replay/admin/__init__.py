@@ -6,6 +6,14 @@ from .groups import LetterGroupAdmin
 from .jobs import ProcessedJobAdmin
 from .leases import ResourceLeaseAdmin
 from .letters import DeadLetterAdmin
+from .operation_lists import ReplayOperationAdmin
 from .parked import ParkedJobAdmin
 
-__all__ = ["DeadLetterAdmin", "LetterGroupAdmin", "ParkedJobAdmin", "ProcessedJobAdmin", "ResourceLeaseAdmin"]
+__all__ = [
+    "DeadLetterAdmin",
+    "LetterGroupAdmin",
+    "ParkedJobAdmin",
+    "ProcessedJobAdmin",
+    "ReplayOperationAdmin",
+    "ResourceLeaseAdmin",
+]

@@ -100,9 +100,9 @@ def _facts(found: Operation) -> Iterator[tuple[str, object]]:
     yield "Come to", f"{found.position:,} of {found.total:,}"
     yield "Sent", f"{found.sent:,}, of which {len(pending(found)):,} have not ended"
     yield "Ended", f"{found.resolved:,} well, {found.failed:,} failed again"
-    yield "Left out", f"{found.left_out:,}"
+    yield "Left out since then", f"{found.left_out:,}"
     if wanted.canary:
-        yield "First", f"{wanted.canary:,}" + (", which ended well" if found.proven else "")
+        yield "Canary", f"{wanted.canary:,}" + (", which ended well" if found.proven else "")
     yield "At most", f"{f'{wanted.rate:g} a second, ' if wanted.rate else ''}{wanted.at_once:,} under way"
     stops = [f"{wanted.stop_after:,} failed again"] if wanted.stop_after else []
     if wanted.stop_above < 1:

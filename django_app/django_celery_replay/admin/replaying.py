@@ -48,7 +48,7 @@ class ReplayForm(forms.Form):
         "where they may happen twice; every other one is refused. Empty: all that did not begin yet.",
     )
     canary = forms.IntegerField(
-        label="First",
+        label="Canary",
         required=False,
         min_value=1,
         help_text="So many go first, the rest only if all of these end well.",
