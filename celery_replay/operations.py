@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, fields
 
 from .clock import SECOND, Micros, micros
 from .exceptions import TriageRefused
-from .records import PORTION, Operation, Portion, evolve
+from .records import Operation, Portion, evolve
 from .serialization import canonical_json, pack, unpack
 from .states import OperationState, Verb
 
+PORTION = 200
+"""How many letters of an operation are kept in one record."""
 AT_ONCE = 100
 """How many replays of an operation may be under way, where nobody says otherwise."""
 SHARE = 0.5

@@ -404,10 +404,6 @@ class Operation:
         return self.state is OperationState.RUNNING or self.pending != "[]"
 
 
-PORTION = 200
-"""How many letters of an operation are kept in one record."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Portion:
     """Some of an operation's letters, as they were when it began. Never changed."""

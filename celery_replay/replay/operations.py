@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .. import operations
-from ..records import PORTION, HistoryEntry, Operation
+from ..operations import PORTION
+from ..records import HistoryEntry, Operation
 from ..states import OperationState, Verb, Word
 from ..stores.base import Store
 

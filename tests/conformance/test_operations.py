@@ -12,8 +12,8 @@ from celery_replay import operations
 from celery_replay.clock import SECOND
 from celery_replay.dead_letters import Decision
 from celery_replay.exceptions import TriageRefused
-from celery_replay.operations import Conditions
-from celery_replay.records import PORTION, Operation, evolve
+from celery_replay.operations import PORTION, Conditions
+from celery_replay.records import Operation, evolve
 from celery_replay.states import OperationState, Verb
 from celery_replay.stores.base import Store
 from tests.conformance.conftest import SHARED

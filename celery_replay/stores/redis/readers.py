@@ -28,8 +28,8 @@ from . import codec, placing, scripts
 from .codec import escaped
 from .jobs import FIELDS, Kept, fields_of, kept_of, whole
 from .links import Argument, Link
+from .pruning import OVER, THROUGH
 from .scripts import Script
-from .units import OVER, THROUGH
 
 _BATCH = 500
 _UNRESOLVED = [state.value for state in LetterState if state.unresolved]

@@ -24,17 +24,15 @@ from ...records import (
     StepRecord,
     Waiter,
 )
-from ...states import LetterState, Outcome, RowStatus
+from ...states import Outcome, RowStatus
 from ..units import HOUR, Contention, Record, Unit
-from . import codec, scripts, writes
+from . import codec, pruning, scripts, writes
 from .jobs import MANY, Kept, evolve_kept, fields_of, kept_of, whole, without_blobs
 from .leasing import Leasing
 from .links import Link
 from .writes import Write, raw
 
 ENDED = "\t".join(["", *sorted(o.value for o in Outcome if o.ended), ""])
-OVER = "\t".join(["", *sorted(o.value for o in Outcome if o.over), ""])
-THROUGH = "\t".join(["", *sorted(s.value for s in LetterState if not s.unresolved), ""])
 
 
 class RedisUnit(Unit):
@@ -421,30 +419,8 @@ class RedisUnit(Unit):
 
     def prune(self, limit: int) -> int:
         """Delete old records among the next ones of the index; by itself, as it can be done again."""
-        self._prune_operations(limit)
-        gone = 0
-        for _ in range(20):
-            begin = self._link.do("GET", "pruned") or b"-"
-            clock = "" if self._clock is None else self._clock
-            last, count = self._link.call(scripts.PRUNE, clock, begin, 500, limit - gone, OVER, "", THROUGH)
-            gone += count
-            if not last:
-                self._link.do("DEL", "pruned")
-                break
-            self._link.do("SET", "pruned", b"(" + last)
-            if gone >= limit:
-                break
-        return gone
-
-    def _prune_operations(self, limit: int) -> None:
-        old = self._link.do("ZRANGEBYSCORE", "ops:over", "-inf", self.now, "LIMIT", 0, limit)
-        for name in (name.decode("utf-8", "surrogatepass") for name in old):
-            for entry in self._link.do("HKEYS", f"h:o:{name}"):
-                place = raw(f"o:{name}\t") + entry
-                self._link.each("ZREM", [(index, _text(place)) for index in ("history", f"ho:{name}")])
-            self._link.many("DEL", [f"portions:{name}", f"h:o:{name}", f"op:{name}"])
-            # What it is found by last: whoever is killed before it does it again.
-            self._link.each("ZREM", [(index, name) for index in ("ops", "ops:active", "ops:over")])
+        pruning.operations(self._link, self.now, limit)
+        return pruning.jobs(self._link, "" if self._clock is None else self._clock, limit)
 
     # The end.
 
