@@ -76,7 +76,7 @@ def replay(ctx: click.Context, /, selection: Selection, because: str, actor: str
             known, items, actor=actor, reason=because, conditions=_conditions(asked), options=wanted
         )
         click.echo(f"operation {operation.operation_id}", err=True)
-        watching.warn(known)
+        watching.warn(known, follows=asked["wait"])
         if asked["wait"]:
             watching.watch(
                 ctx, known, operation, results, {item.letter.submission: plans.shown(item) for item in ready}

@@ -24,6 +24,7 @@ from .status import NO_LEADER
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
+_ALONE = "no steward leads now: until one does, this command sends what is due, as long as it runs"
 CHOSEN = "chosen"
 NOT_SENT = "not_sent"
 _SEEN_AT_ONCE = 300
@@ -36,10 +37,10 @@ HINTS = {
 }
 
 
-def warn(known: Runtime) -> None:
+def warn(known: Runtime, *, follows: bool) -> None:
     """Say that nobody sends it but whoever follows it, where that is so."""
     if known.store.overview(1).leader is None:
-        click.echo(f"! {NO_LEADER}", err=True)
+        click.echo(f"! {_ALONE if follows else NO_LEADER}", err=True)
 
 
 def watch(
