@@ -13,7 +13,7 @@ from typing import Any
 from . import dead_letters, leases, refusals
 from .clock import Micros
 from .facts import Change, Delivery, Facts, Place, alive, died, park, reserved
-from .records import AttemptRecord, Job, Row, evolve, form
+from .records import AttemptRecord, Job, Row, evolve, filled, form
 from .states import AckMode, OnIncomplete, Outcome, Reason, RowStatus, Verdict
 
 
@@ -109,16 +109,16 @@ def first_job(ask: Ask, now: Micros) -> Job:
 
     Nor of its key. Only a deadline may have passed.
     """
-    return evolve(
-        _BLANK,
+    values = {
         **_said(ask, now),
-        claim=ask.claim,
-        fence=now,
-        lease_until=now + ask.lease_us,
-        unsettled=ask.is_step,
-        attempts=1,
-        message=ask.delivery.message() if ask.ack is AckMode.EARLY else None,
-    )
+        "claim": ask.claim,
+        "fence": now,
+        "lease_until": now + ask.lease_us,
+        "unsettled": ask.is_step,
+        "attempts": 1,
+        "message": ask.delivery.message() if ask.ack is AckMode.EARLY else None,
+    }
+    return filled(_BLANK, values)
 
 
 def admitted(job: Job) -> Admission:
@@ -426,7 +426,7 @@ def _new_job(case: Case, **changes: Any) -> Job:
     values, kept = _said(case.ask, case.now), case.job
     if kept is not None:
         values |= {name: getattr(kept, name) for name in ("fence", "attempts", "letter", "started_at")}
-    return evolve(_BLANK, **{**values, **changes})
+    return filled(_BLANK, {**values, **changes})
 
 
 def _strikes(case: Case, owner: Job) -> int:

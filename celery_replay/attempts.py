@@ -24,7 +24,7 @@ from .lifecycle import Ending
 from .logs import logger_of
 from .older_celery import ignores_result
 from .policy import TaskPolicy
-from .records import Chunk, Failure, Job, Row, StepRecord, evolve
+from .records import Chunk, Failure, Job, Row, StepRecord, evolve, filled
 from .redaction import redact_text
 from .resources import Resources
 from .retries.policy import ONLY_TOLD
@@ -253,23 +253,25 @@ class Attempt:
 
     def _ask(self) -> Ask:
         stamp, request = self.stamp, self.request
-        return evolve(
+        return filled(
             self._forms.ask,
-            delivery=self.delivery,
-            nonce=self.nonce,
-            task_id=safe_text(request.id, 250),
-            trace_id=stamp.trace_id,
-            correlation_id=stamp.correlation_id,
-            causation_id=stamp.causation_id,
-            key=self._shown_key,
-            claim=self.claim,
-            fingerprint=self.fingerprint,
-            published_at=stamp.published_at,
-            expires_at=moment(request.expires),
-            original=stamp.original,
-            accepts_unknown=bool(stamp.accepts_unknown),
-            worker=self.worker,
-            resources=self.resources.names,
+            {
+                "delivery": self.delivery,
+                "nonce": self.nonce,
+                "task_id": safe_text(request.id, 250),
+                "trace_id": stamp.trace_id,
+                "correlation_id": stamp.correlation_id,
+                "causation_id": stamp.causation_id,
+                "key": self._shown_key,
+                "claim": self.claim,
+                "fingerprint": self.fingerprint,
+                "published_at": stamp.published_at,
+                "expires_at": moment(request.expires),
+                "original": stamp.original,
+                "accepts_unknown": bool(stamp.accepts_unknown),
+                "worker": self.worker,
+                "resources": self.resources.names,
+            },
         )
 
     def close(
@@ -304,27 +306,29 @@ class Attempt:
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
         self._announces = self._has_canvas() and not quiet
         doubts, job = self.steps.doubts, self.job
-        return evolve(
+        return filled(
             self._forms.ending,
-            delivery=self.delivery,
-            nonce=self.nonce,
-            claim=self.claim,
-            outcome=outcome,
-            canvas=self._announces,
-            reserve_us=reserve_us,
-            result=encoded,
-            result_lost=outcome is Outcome.SUCCEEDED and encoded is None,
-            failure=failure,
-            failure_json=failure_json(failure) if failure else None,
-            unsettled=bool(doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
-            unsure=self.unsure,
-            requeues=self.requeues,
-            strike=outcome is Outcome.INTERRUPTED and by_its_own_hand(error),
-            steps=self.steps.unwritten,
-            worker=self.worker,
-            fence=job.fence if job else 0,
-            started_at=job.started_at if job else 0,
-            resources=self.resources.names,
+            {
+                "delivery": self.delivery,
+                "nonce": self.nonce,
+                "claim": self.claim,
+                "outcome": outcome,
+                "canvas": self._announces,
+                "reserve_us": reserve_us,
+                "result": encoded,
+                "result_lost": outcome is Outcome.SUCCEEDED and encoded is None,
+                "failure": failure,
+                "failure_json": failure_json(failure) if failure else None,
+                "unsettled": bool(doubts) or (outcome is Outcome.INTERRUPTED and self._owes()),
+                "unsure": self.unsure,
+                "requeues": self.requeues,
+                "strike": outcome is Outcome.INTERRUPTED and by_its_own_hand(error),
+                "steps": self.steps.unwritten,
+                "worker": self.worker,
+                "fence": job.fence if job else 0,
+                "started_at": job.started_at if job else 0,
+                "resources": self.resources.names,
+            },
         )
 
     def failure(self, error: BaseException, reason: Reason) -> Failure:

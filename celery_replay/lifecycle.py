@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,13 @@ from .facts import (
     park,
     released,
 )
-from .records import Failure, Job, Letter, Row, StepRecord, evolve
+from .records import Failure, Job, Letter, Row, StepRecord, evolve, filled
 from .states import AckMode, LeaseEnd, Outcome, Reason, RowStatus
 
 STEPPED_DOWN_US: Micros = SECOND
 """How long a job waits that gave itself up for lost for the second time in a row; twice as long each further time."""
 STEPPED_DOWN_LIMIT_US: Micros = 60 * SECOND
+_NO_MORE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +107,7 @@ def end_well(job: Job, ending: Ending, now: Micros) -> Job | None:
     outcome = ending.outcome
     if not outcome.ended or outcome.failing or not owns(job, ending.nonce, ending.claim):
         return None
-    return _closed(job, ending, outcome, now, **_told(ending, now))
+    return _closed(job, ending, outcome, now, _told(ending, now))
 
 
 def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
@@ -125,7 +126,7 @@ def _close(facts: Facts, ending: Ending, now: Micros) -> Closing:
     if job.status is Outcome.LOST and ending.outcome is Outcome.INTERRUPTED:
         # Whoever filed it knew more of its end than the attempt that was cut off.
         return Closing(facts=facts, ended=(record,), accepted=True)
-    facts = evolve(facts, job=_closed(job, ending, ending.outcome, now, **_told(ending, now)))
+    facts = evolve(facts, job=_closed(job, ending, ending.outcome, now, _told(ending, now)))
     if ending.outcome.handed_over:
         facts = _hand_over(facts, ending, now)
     elif ending.outcome.ended:
@@ -145,17 +146,16 @@ def _wakes(job: Job, ending: Ending) -> str | None:
     return behind if job.waiters else None
 
 
-def _closed(job: Job, ending: Ending, status: Outcome, now: Micros, **more: Any) -> Job:
-    return evolve(
-        job,
-        status=status,
-        lease_until=None,
-        closed_at=now,
-        message=_owed(job, ending, status),
-        strikes=_strikes(job, ending, status),
-        unsettled=ending.unsettled,
-        **more,
-    )
+def _closed(job: Job, ending: Ending, status: Outcome, now: Micros, more: Mapping[str, Any] = _NO_MORE) -> Job:
+    values = {
+        "status": status,
+        "lease_until": None,
+        "closed_at": now,
+        "message": _owed(job, ending, status),
+        "strikes": _strikes(job, ending, status),
+        "unsettled": ending.unsettled,
+    }
+    return filled(job, {**values, **more})
 
 
 def _owed(job: Job, ending: Ending, status: Outcome) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -34,9 +35,14 @@ def evolve(record: R, **changes: Any) -> R:
 
     As `dataclasses.replace`, which runs the constructor and so costs ten times as much on records of forty fields.
     """
+    return filled(record, changes)
+
+
+def filled(record: R, values: Mapping[str, Any]) -> R:
+    """Copy a frozen record with many fields changed: as `evolve`, but each of them is handed on only once."""
     fields = record.__dict__
-    changed = {**fields, **changes}
-    assert len(changed) == len(fields), f"{type(record).__name__} has no {changes.keys() - fields.keys()}"
+    changed = {**fields, **values}
+    assert len(changed) == len(fields), f"{type(record).__name__} has no {values.keys() - fields.keys()}"
     copy = _new(type(record))
     _set(copy, "__dict__", changed)
     return copy

@@ -13,7 +13,7 @@ from ...admission import Admission, Ask
 from ...clock import Micros
 from ...facts import Facts
 from ...lifecycle import Ending
-from ...records import Chunk, Job, StepRecord, evolve
+from ...records import Chunk, Job, StepRecord, filled
 from ...states import StepState
 from . import codec
 from .jobs import MANY, OPENED, body, guard, marks, tail, without_blobs
@@ -40,7 +40,7 @@ def opening(ask: Ask) -> tuple[Job, list[Argument]] | None:
 
 def opened(job: Job, now: Micros) -> Admission:
     """Return the answer to a delivery whose job was written at time zero, and is opened now."""
-    return admission.admitted(evolve(job, **{name: now + getattr(job, name) for name in _OPENED}))
+    return admission.admitted(filled(job, {name: now + getattr(job, name) for name in _OPENED}))
 
 
 def closing(job: Job, ending: Ending, chunks: Sequence[Chunk]) -> list[Argument] | None:
