@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,6 +96,43 @@ class DryRun:
         return "; ".join(filter(None, (str(self.report.layers or "not set up"), self.layers)))
 
 
+class Begun:
+    """One that is being done. To be looked at until it is over, and then finished; or abandoned."""
+
+    def __init__(
+        self, recording: Recording, running: child.Running, folder: Path, ignore: Sequence[str], layers: str
+    ) -> None:
+        self.running = running
+        self._recording = recording
+        self._folder = folder
+        self._ignore = ignore
+        self._layers = layers
+
+    def look(self) -> bool:
+        """Is it over? Does not wait."""
+        return self.running.look()
+
+    def finish(self) -> DryRun:
+        """End it, and compare what became of it with what is recorded."""
+        try:
+            report = self.running.finish()
+        finally:
+            self.abandon()
+        blocked, died = [*map(str, report.blocked)], report.died or str(report.error)
+        found: Data | None = report.value if report.ok else None
+        try:
+            comparison = compare(self._recording, found, blocked, died, self._ignore)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            # The body may write to the pipe, too.
+            found, comparison = None, compare(self._recording, None, blocked, "its answer can't be read")
+        return DryRun(recording=self._recording, report=report, found=found, comparison=comparison, layers=self._layers)
+
+    def abandon(self) -> None:
+        """End it, if that is not done yet, and remove what it left behind."""
+        self.running.abandon()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 _MEMORY = Path("/dev/shm")
 _PREFIX = "celery-replay-dry-run-"
 
@@ -142,7 +179,17 @@ class Engine:
         self._stack.close()
 
     def run(self, recording: Recording, variation: Variation = AS_RECORDED) -> DryRun:
-        """Run a job as it is recorded, but for what is varied, with today's code.
+        """Run a job as `begin` does, and wait for its end."""
+        begun = self.begin(recording, variation)
+        try:
+            while not begun.look():
+                child.wait([begun.running])
+            return begun.finish()
+        finally:
+            begun.abandon()
+
+    def begin(self, recording: Recording, variation: Variation = AS_RECORDED) -> Begun:
+        """Begin to run a job as it is recorded, but for what is varied, with today's code.
 
         Raises:
             NotRunnable: today's code has no such task, or it is none of ours.
@@ -160,7 +207,7 @@ class Engine:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         hard, soft = _limits(task, recording)
         try:
-            report = child.run(
+            running = child.start(
                 partial(_body, self._app, recording, variation, policy, soft, surroundings, template, folder),
                 prepare=partial(surroundings.prepare, template) if surroundings is not None else None,
                 folder=folder,
@@ -168,17 +215,11 @@ class Engine:
                 timeout_s=self._timeout_s if variation.follow else min(self._timeout_s, hard or self._timeout_s),
                 require_kernel=self._require_kernel,
             )
-        finally:
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
-        blocked, died = [*map(str, report.blocked)], report.died or str(report.error)
-        found: Data | None = report.value if report.ok else None
-        try:
-            comparison = compare(recording, found, blocked, died, variation.ignore)
-        except (TypeError, ValueError, KeyError, AttributeError):
-            # The body may write to the pipe, too.
-            found, comparison = None, compare(recording, None, blocked, "its answer can't be read")
+            raise
         layers = surroundings.layers(template) if surroundings is not None else ""
-        return DryRun(recording=recording, report=report, found=found, comparison=comparison, layers=layers)
+        return Begun(recording, running, folder, variation.ignore, layers)
 
     def _task(self, name: str) -> Any:
         task = self._app.tasks.get(name)

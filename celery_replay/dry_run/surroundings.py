@@ -100,9 +100,10 @@ def _listen_to_nobody() -> None:
 
     What they try would be refused, and taken for the body's. What is logged goes to standard error.
     """
-    loggers = [logging.root, *map(logging.getLogger, [*logging.root.manager.loggerDict])]
-    for logger in loggers:
-        logger.handlers = []
+    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
+        # Of the others there is only the name as yet.
+        if isinstance(logger, logging.Logger):
+            logger.handlers = []
     logging.root.addHandler(logging.StreamHandler())
     # The comparison tells how it ended.
     logging.getLogger("celery.app.trace").disabled = True

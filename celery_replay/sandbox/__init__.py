@@ -4,8 +4,21 @@ See the explanation of the sandbox in the docs for what each layer protects from
 """
 
 from .audit import Blocked, doing
-from .child import run
+from .child import Running, run, start, wait
 from .kernel import Layers, available, lock
 from .report import Output, Raised, Report
 
-__all__ = ["Blocked", "Layers", "Output", "Raised", "Report", "available", "doing", "lock", "run"]
+__all__ = [
+    "Blocked",
+    "Layers",
+    "Output",
+    "Raised",
+    "Report",
+    "Running",
+    "available",
+    "doing",
+    "lock",
+    "run",
+    "start",
+    "wait",
+]

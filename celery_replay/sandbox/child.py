@@ -1,4 +1,4 @@
-"""A body in a sandbox: a forked child that can't reach the outside, and a parent that waits for its answer."""
+"""A body in a sandbox: a forked child that can't reach the outside, and a parent that looks for its answer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from ..exceptions import SandboxUnavailable
-from . import inside, kernel
+from . import inside, kernel, libc
 from .answers import Answers
 from .report import Output, Report
 
@@ -31,7 +31,25 @@ def run(
     timeout_s: float,
     require_kernel: bool = False,
 ) -> Report:
-    """Do a body in a child of this process that can write beneath a folder, and reach nothing else.
+    """Do a body in a child of this process, as `start` does, and wait for its end."""
+    running = start(body, prepare=prepare, folder=folder, timeout_s=timeout_s, require_kernel=require_kernel)
+    try:
+        while not running.look():
+            wait([running])
+        return running.finish()
+    finally:
+        running.abandon()
+
+
+def start(
+    body: Callable[[], Any],
+    *,
+    prepare: Callable[[], Collection[int] | None] | None = None,
+    folder: Path,
+    timeout_s: float,
+    require_kernel: bool = False,
+) -> Running:
+    """Begin a body in a child of this process that can write beneath a folder, and reach nothing else.
 
     The child has all that is loaded here. It is killed at the deadline, with whatever it has forked; non-daemon threads
     that outlive the body are not waited for, and nothing of `atexit` runs.
@@ -51,10 +69,12 @@ def run(
     if require_kernel:
         _refuse(kernel.available())
     folder = folder.resolve(strict=True)
+    libc.load()
     with contextlib.ExitStack() as closing:
         stdout, stderr = (_captured(folder / name, closing) for name in ("stdout.txt", "stderr.txt"))
         reading, writing = os.pipe()
         closing.callback(os.close, reading)
+        # Closed here before anything else is forked: a sibling would keep it open.
         with contextlib.closing(os.fdopen(writing, "wb", buffering=0)):
             errand = inside.Errand(
                 body=body,
@@ -67,23 +87,106 @@ def run(
                 stderr=stderr,
             )
             child = _Child(errand)
-        answers = Answers()
-        try:
-            died = _wait(child, reading, answers, timeout_s)
-        finally:
-            child.end()
-        if require_kernel and answers.layers:
-            _refuse(answers.layers)
-        return Report(
-            layers=answers.layers,
-            blocked=tuple(answers.blocked),
-            value=answers.value,
-            error=answers.error,
-            died=died,
-            stdout=_output(stdout),
-            stderr=_output(stderr),
-            unreadable=answers.unreadable,
-        )
+        return Running(child, reading, (stdout, stderr), timeout_s, closing.pop_all(), require_kernel=require_kernel)
+
+
+def wait(running: Iterable[Running]) -> None:
+    """Wait until one of these has told something, or it is time to look at all of them."""
+    poll = select.poll()
+    left = _GLANCE_S
+    for one in running:
+        left = min(left, one.left_s)
+        if one.listening:
+            poll.register(one.descriptor, select.POLLIN)
+    poll.poll(max(left, 0) * 1_000)
+
+
+class Running:
+    """A body that is being done. To be looked at until it is over, and then finished; or abandoned."""
+
+    def __init__(
+        self,
+        child: _Child,
+        descriptor: int,
+        outputs: tuple[int, int],
+        timeout_s: float,
+        closing: contextlib.ExitStack,
+        *,
+        require_kernel: bool,
+    ) -> None:
+        self.descriptor = descriptor
+        """Of the pipe that its answers come through."""
+        self.listening = True
+        """May anything more come?"""
+        self._child = child
+        self._outputs = outputs
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._closing = closing
+        self._require_kernel = require_kernel
+        self._answers = Answers()
+        self._end: str | None = None
+        """How it ended, once it has; empty where it said its last word."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its deadline."""
+        return self._deadline - time.monotonic()
+
+    def look(self) -> bool:
+        """Take in what there is of its answers, without waiting; is it over?"""
+        if self._end is None:
+            self._end = self._looked()
+        return self._end is not None
+
+    def _looked(self) -> str | None:
+        if self._is_readable():
+            data = os.read(self.descriptor, 1 << 20)
+            self._answers.take(data)
+            if self._answers.ended:
+                return ""
+            if self._answers.too_long:
+                return "it filled the result pipe with what is no answer"
+            self.listening = bool(data)
+        elif self._child.has_ended() and not self._is_readable():
+            # Looked at once more: its last word may have come between the two looks.
+            return self._child.how()
+        return f"killed after {self._timeout_s:g} s" if self.left_s <= 0 else None
+
+    def _is_readable(self) -> bool:
+        if not self.listening:
+            return False
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def finish(self) -> Report:
+        """End it, with all that it has forked, and tell what became of it.
+
+        Raises:
+            SandboxUnavailable: the kernel was required, and did not enforce the sandbox.
+        """
+        with self._closing:
+            self._child.end()
+            answers = self._answers
+            if self._require_kernel and answers.layers:
+                _refuse(answers.layers)
+            stdout, stderr = map(_output, self._outputs)
+            return Report(
+                layers=answers.layers,
+                blocked=tuple(answers.blocked),
+                value=answers.value,
+                error=answers.error,
+                died=self._end or "",
+                stdout=stdout,
+                stderr=stderr,
+                unreadable=answers.unreadable,
+            )
+
+    def abandon(self) -> None:
+        """End it, if that is not done yet."""
+        with self._closing:
+            self._child.end()
 
 
 class _Child:
@@ -95,7 +198,7 @@ class _Child:
             with contextlib.suppress(Exception):
                 stream.flush()
         self._status: int | None = None
-        self._reaped = False
+        self._reaped = self._ended = False
         self.pid = os.fork()
         if not self.pid:
             inside.live(errand)
@@ -111,7 +214,10 @@ class _Child:
         return self._reaped
 
     def end(self) -> None:
-        """Kill it and what it has forked, and reap it."""
+        """Kill it and what it has forked, and reap it; once, as its number may be somebody else's later."""
+        if self._ended:
+            return
+        self._ended = True
         for kill in (os.killpg, os.kill):
             if kill is os.killpg or not self._reaped:
                 # macOS says of a group that has only ended members that it may not be sent signals.
@@ -133,30 +239,6 @@ class _Child:
         pid, status = os.waitpid(self.pid, options)
         if pid:
             self._reaped, self._status = True, status
-
-
-def _wait(child: _Child, reading: int, answers: Answers, timeout_s: float) -> str:
-    """Take the child's answers in until its last word; return how it ended if there is none."""
-    deadline = time.monotonic() + timeout_s
-    poll = select.poll()
-    poll.register(reading, select.POLLIN)
-    listening = True
-    while (left := deadline - time.monotonic()) > 0:
-        ready = poll.poll(min(left, _GLANCE_S) * 1_000)
-        if ready and listening:
-            data = os.read(reading, 1 << 20)
-            answers.take(data)
-            if answers.ended:
-                return ""
-            if answers.too_long:
-                return "it filled the result pipe with what is no answer"
-            if not data:
-                listening = False
-                poll.unregister(reading)
-        elif child.has_ended() and not poll.poll(0):
-            # Looked at once more: its last word may have come between the two looks.
-            return child.how()
-    return f"killed after {timeout_s:g} s"
 
 
 def _refuse(layers: kernel.Layers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import re
 import stat
 import sys
 from collections.abc import Collection, Iterator
@@ -16,6 +17,8 @@ from . import libc
 _ON_LINUX = sys.platform == "linux"
 _DESCRIPTORS = "/proc/self/fd" if _ON_LINUX else "/dev/fd"
 _PRIVATE, _FIXED, _ANONYMOUS = 0x02, 0x10, 0x20
+_SHARED = re.compile(r"^\S+ ...s .*$", re.MULTILINE)
+"""Among hundreds of lines of others."""
 _PORTION = 64 * 2**20
 """How much memory is copied at a time; a multiple of a huge page."""
 
@@ -107,10 +110,8 @@ def unshare_memory() -> None:
 
 
 def _shared() -> Iterator[_Mapping]:
-    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
+    for line in _SHARED.findall(Path("/proc/self/maps").read_text(errors="surrogateescape")):
         place, permissions, offset, _, inode, *path = line.split(maxsplit=5)
-        if permissions[3] != "s":
-            continue
         begin, end = (int(address, 16) for address in place.split("-"))
         known = {"r": mmap.PROT_READ, "w": mmap.PROT_WRITE, "x": mmap.PROT_EXEC}
         yield _Mapping(

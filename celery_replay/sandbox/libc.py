@@ -21,6 +21,11 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+def load() -> None:
+    """Load it, so that those that are forked from here need not."""
+    _library()
+
+
 def syscall(name: str, *arguments: int) -> int:
     """Call the kernel by a system call's name; addresses are numbers here.
 

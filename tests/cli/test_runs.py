@@ -160,3 +160,14 @@ def test_all_that_succeed_is_zero_and_each_is_there_as_json(shop: Shop) -> None:
     assert shop.types("dlq dry-run letter").exit_code == 0
     (told,) = shop.reads("dlq dry-run letter")
     assert (told["id"], told["verdict"], told["parts_at"], told["failure"]) == ("letter", "succeeds", None, None)
+
+
+def test_many_at_a_time_are_told_each_by_name_and_with_one_line_for_all(shop: Shop) -> None:
+    for number in range(3):
+        shop.fails(f"letter{number}", PAYLOAD)
+    shop.fails("elsewhere", PAYLOAD, type="builtins.OSError", message="disk full")
+    told = shop.reads("dlq dry-run --task shop.ship --jobs 4")
+    assert sorted(each["id"] for each in told) == ["elsewhere", "letter0", "letter1", "letter2"]
+    result = shop.types("dlq dry-run --task shop.ship --jobs 2")
+    assert result.stderr.splitlines()[-1] == "all: 4 would succeed"
+    assert shop.types("dlq dry-run --task shop.ship --jobs 0").exit_code == 2
