@@ -74,6 +74,11 @@ class Settings:
     """Names of tasks to leave alone; `*` at the end matches any ending."""
     message_lease: bool = True
     """Keep the visibility timeout of messages that this worker holds from running out."""
+    trial_queue: str = "celery-replay"
+    """The queue of the dry runs and forks that are asked for in the admin; empty: none can be. A worker does them that
+    consumes it: `celery -A shop worker -Q celery-replay`."""
+    trial_kernel: bool = True
+    """Do no dry run from the admin where the kernel can't enforce the sandbox."""
     code_version: str = ""
     """Names the deployed code in traces and letters; by default the environment's REPLAY_CODE_VERSION."""
     spool_dir: str = ""
@@ -256,6 +261,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "journal": (_text_or_none, "django or django://alias"),
     "exclude": (_names, "a name, or a list of names; * at the end matches any ending"),
     "message_lease": (lambda value: isinstance(value, bool), "True or False"),
+    "trial_queue": (lambda value: isinstance(value, str), "the name of a queue, or empty"),
+    "trial_kernel": (lambda value: isinstance(value, bool), "True or False"),
     "code_version": (lambda value: isinstance(value, str), "text"),
     "app": (lambda value: isinstance(value, str), "text such as package.module:app"),
     "spool_dir": (lambda value: isinstance(value, (str, os.PathLike)), "a path"),

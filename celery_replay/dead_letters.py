@@ -231,6 +231,7 @@ _DECISIONS: dict[Verb, tuple[tuple[LetterState, ...], LetterState | None]] = {
     Verb.ASSIGNED: (tuple(LetterState), None),
     Verb.NOTED: (tuple(LetterState), None),
     Verb.REVEALED: (tuple(LetterState), None),
+    Verb.TRIED: (tuple(LetterState), None),
 }  # fmt: skip
 """From which states each decision can be taken, and to which state it leads."""
 

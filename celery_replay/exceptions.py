@@ -15,6 +15,8 @@ ReplayError
 ├── SnapshotTooLarge          a task declares more state than a snapshot may have
 ├── SnapshotUnreadable        a snapshot is gone, damaged or of another version
 ├── SandboxBlocked            a replayed body tried something that leads out of its sandbox
+├── TrialNotSent              a dry run could not be sent to a worker
+├── ErrandFailed              a worker's process for dry runs did not do them
 ├── TriageRefused             a decision about a dead letter can't be taken now
 └── JobError                  ends a job through Celery's tracer
     ├── KeyConflict           same key, another payload
@@ -140,6 +142,18 @@ class SandboxBlocked(ReplayError, PermissionError):
     id = "sandbox-blocked"
     # To libraries it is what the kernel's own refusal is, so that they fall back as they would there.
     errno = EPERM
+
+
+class TrialNotSent(ReplayError):
+    """The order of a dry run could not be sent to a worker; see that the broker can be reached, and ask again."""
+
+    id = "trial-not-sent"
+
+
+class ErrandFailed(ReplayError):
+    """A worker's process for dry runs did not do them; the message and the worker's log say why."""
+
+    id = "errand-failed"
 
 
 class TriageRefused(ReplayError):

@@ -351,8 +351,8 @@ def _ack_mode(task: Any) -> AckMode:
 
 
 def is_excluded(name: str, patterns: tuple[str, ...]) -> bool:
-    """Is a task left alone? Celery's own always are."""
-    return name.startswith("celery.") or any(
+    """Is a task left alone? Celery's own always are, and ours."""
+    return name.startswith(("celery.", "celery_replay.")) or any(
         name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
     )
 

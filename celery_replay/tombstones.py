@@ -77,8 +77,8 @@ def of_entry(entry: HistoryEntry) -> HistoryEntry:
     """Keep who did what, and when; of an earlier erasure, also why."""
     if entry.verb is Verb.ERASED:
         return entry
-    # A resource may be named after a person.
-    details = "{}" if entry.verb is Verb.LEASE_FREED else entry.details
+    # A resource may be named after a person; a dry run has the job's data.
+    details = "{}" if entry.verb in (Verb.LEASE_FREED, Verb.TRIED) else entry.details
     return evolve(entry, text=_text(entry.text), details=details)
 
 

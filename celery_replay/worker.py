@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from celery import bootsteps
+from kombu.utils.imports import symbol_by_name
 
 from . import message_leases, policy, steward, targets
 from .exceptions import ConfigurationError
@@ -27,6 +28,16 @@ def tell_of_unprotected(app: Any) -> None:
     """Warn of tasks that declare what their class knows nothing of."""
     for sentence in policy.unprotected(app.tasks.values()):
         logger.warning("replay.unprotected: %s", sentence)
+
+
+class TrialStep(bootsteps.Step):
+    """Makes the task known by which a worker does dry runs: to each worker, as any may be told to consume its queue."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        # While the steps are put together, and so before a pool forks. By its name, since it is on a layer above.
+        if runtime_of(worker.app).settings.trial_queue:
+            symbol_by_name("celery_replay.dry_run.working:register")(worker.app)
 
 
 class StewardStep(bootsteps.StartStopStep):
@@ -144,6 +155,7 @@ def _revive_steward(consumer: Any) -> None:
 
 def add_steps(app: Any) -> None:
     """Add our bootsteps to the app's workers."""
+    app.steps["worker"].add(TrialStep)
     app.steps["worker"].add(StewardStep)
     app.steps["consumer"].add(ReceptionStep)
     app.steps["consumer"].add(MessageLeaseStep)
@@ -151,6 +163,7 @@ def add_steps(app: Any) -> None:
 
 def remove_steps(app: Any) -> None:
     """Take them out again."""
+    app.steps["worker"].discard(TrialStep)
     app.steps["worker"].discard(StewardStep)
     app.steps["consumer"].discard(ReceptionStep)
     app.steps["consumer"].discard(MessageLeaseStep)

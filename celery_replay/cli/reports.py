@@ -26,37 +26,6 @@ _SOME_OUTPUT = 100
 _COLOURS = {Ends.WELL: "green", Ends.SAME: "red", Ends.OTHERWISE: "red", Ends.DIED: "red"}
 
 
-_STATES = ("state", "state_then", "state_differs", "began_as_then", "moments", "at")
-
-
-def as_data(ran: DryRun, mode: str) -> dict[str, Any]:
-    """Return all that is known, for JSON."""
-    comparison, found = ran.comparison, ran.found or {}
-    return {
-        "mode": mode,
-        "original": ran.recording.job.submission,
-        "task": ran.recording.job.operation,
-        "arguments": ran.recording.told or None,
-        "sandbox": ran.sandbox,
-        "ends": str(comparison.ends),
-        "said": comparison.said,
-        "then": {"outcome": comparison.outcome_then, "failure": comparison.failure_then},
-        "now": {"outcome": comparison.outcome, "failure": comparison.failure, "result": found.get("result")},
-        "parts_at": comparison.parts_at,
-        "steps": [_paired(pair) for pair in comparison.pairs],
-        **{name: _both(getattr(comparison, name)) for name in ("key", "leases", "cache", "effects")},
-        "cache_unknown": found.get("cache_unknown"),
-        "blocked": [{"what": one.what, "detail": one.detail, "step": one.step} for one in ran.report.blocked],
-        **{name: found.get(name) for name in _STATES},
-        "published": found.get("published"),
-        "followed": found.get("followed"),
-        "left_running": found.get("left_running"),
-        "unlike": found.get("unlike"),
-        "surroundings": found.get("surroundings"),
-        "output": {"stdout": ran.report.stdout.text, "stderr": ran.report.stderr.text},
-    }
-
-
 def all_well(ran: DryRun) -> bool:
     """Has all that was followed ended well?"""
     return all(ended_well(one) for one in (ran.found or {}).get("followed") or () if "not_followed" not in one)
@@ -65,17 +34,6 @@ def all_well(ran: DryRun) -> bool:
 def ended_well(followed: Mapping[str, Any]) -> bool:
     """Has a job ended well that was published, and run?"""
     return followed["outcome"] in (*map(str, WELL), str(Outcome.RETRY_SCHEDULED)) and not followed["missing"]
-
-
-def _paired(pair: Pair) -> dict[str, Any]:
-    """Return a pair, with what it gave where that is known."""
-    outputs = {name: one.output for name, one in (("then", pair.then), ("now", pair.now)) if one is not None}
-    told = {"then": _said(pair.then), "now": _said(pair.now), "same": pair.same, "differs": list(pair.differs)}
-    return {**told, "outputs": {name: redact_text(text) for name, text in outputs.items() if text is not None}}
-
-
-def _both(both: Both) -> dict[str, Any]:
-    return {"then": list(both.then), "now": list(both.now), "same": both.same}
 
 
 def show(ran: DryRun, mode: str) -> None:

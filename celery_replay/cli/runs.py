@@ -14,6 +14,7 @@ from ..dry_run.comparison import Ends
 from ..dry_run.engine import Engine
 from ..dry_run.recording import Recording, recording_of
 from ..dry_run.retelling import without_letter
+from ..dry_run.telling import told_of
 from ..dry_run.variation import AS_RECORDED, Variation
 from ..records import evolve
 from ..runtime import Runtime
@@ -86,7 +87,7 @@ def run(
     with Engine(ctx.obj.app, timeout_s=timeout, require_kernel=require_kernel) as engine:
         ran = engine.run(recording, variation)
     if as_json:
-        click.echo(to_json(reports.as_data(ran, mode)))
+        click.echo(to_json(told_of(ran, mode)))
     else:
         reports.show(ran, mode)
     ctx.exit(0 if ran.comparison.ends is Ends.WELL and reports.all_well(ran) else PARTLY)

@@ -162,6 +162,7 @@ class Engine:
         self._app = app
         self._timeout_s = timeout_s
         self._require_kernel = require_kernel
+        self._tried = False
         self._stack = ExitStack()
         self._templates: dict[int, Any] = {}
 
@@ -214,10 +215,12 @@ class Engine:
                 # With what it publishes, it may take longer than alone.
                 timeout_s=self._timeout_s if variation.follow else min(self._timeout_s, hard or self._timeout_s),
                 require_kernel=self._require_kernel,
+                tried=self._tried,
             )
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        self._tried = True
         layers = surroundings.layers(template) if surroundings is not None else ""
         return Begun(recording, running, folder, variation.ignore, layers)
 

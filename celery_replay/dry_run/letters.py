@@ -21,7 +21,8 @@ def recorded(store: Store, letter: Letter, message: bytes | None = None) -> Reco
     job = store.job(letter.submission)
     if job is None:
         raise NotRunnable("its job is not known any more")
-    return recording_of(store, job, letter.to_send if message is None else message, mended=letter.edited is not None)
+    mended = message is not None or letter.edited is not None
+    return recording_of(store, job, letter.to_send if message is None else message, mended=mended)
 
 
 def begin(engine: Engine, store: Store, letter: Letter) -> Begun:

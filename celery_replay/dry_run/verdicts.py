@@ -14,6 +14,7 @@ from .engine import DryRun
 
 REFUSED = "refused"
 """Stands for how one ended that could not be run."""
+NOT_RUN = "could not be run"
 _SUMMED = {
     Ends.WELL: "would succeed",
     Ends.SAME: "would fail in the same way",
@@ -27,7 +28,7 @@ _SUMMED = {
 def summed(ran: DryRun | ReplayError) -> str:
     """Put alike what ends alike: those that diverge, by where they do."""
     if isinstance(ran, ReplayError):
-        return "could not be run"
+        return NOT_RUN
     ends = ran.comparison.ends
     if ends is Ends.DIVERGES and ran.found:
         return f"would diverge at step {ran.found['missing'][0]}"
@@ -47,21 +48,22 @@ class Verdicts:
     def groups(self) -> Iterator[tuple[str, str]]:
         """Yield each group with its sentence."""
         for group_id in dict.fromkeys(group_id for group_id, _ in self._counts):
-            yield group_id, _sentence({what: n for (of, what), n in self._counts.items() if of == group_id})
+            yield group_id, sentence({what: n for (of, what), n in self._counts.items() if of == group_id})
 
     def whole(self) -> str:
         """Return the sentence of all."""
         found: Counter[str] = Counter()
         for (_, what), count in self._counts.items():
             found[what] += count
-        return _sentence(found)
+        return sentence(found)
 
     def note(self, store: Store, actor: str) -> None:
         """Keep each sentence with its group."""
-        for group_id, sentence in self.groups():
+        for group_id, told in self.groups():
             if group_id:
-                store.note_group(group_id, Decision(verb=Verb.NOTED, actor=actor, text=f"dry run: {sentence}"))
+                store.note_group(group_id, Decision(verb=Verb.NOTED, actor=actor, text=f"dry run: {told}"))
 
 
-def _sentence(counts: dict[str, int]) -> str:
+def sentence(counts: dict[str, int]) -> str:
+    """Say how many came out how."""
     return ", ".join(f"{count} {what}" for what, count in Counter(counts).most_common())

@@ -17,7 +17,7 @@ class Standing(Word):
     """Where one item of a command stands."""
 
     PENDING = "pending"
-    """Its replay waits for its turn, is on its way, or runs."""
+    """Its replay or its dry run waits for its turn, is on its way, or runs."""
     RESOLVED = "resolved"
     """It ended well."""
     FAILED_AGAIN = "failed_again"
@@ -30,6 +30,8 @@ class Standing(Word):
 
 _STANDINGS = {
     Verb.REPLAYED: Standing.PENDING,
+    Verb.TRIAL_WANTED: Standing.PENDING,
+    Verb.TRIAL_BEGUN: Standing.PENDING,
     Verb.RESOLVED: Standing.RESOLVED,
     Verb.FAILED_AGAIN: Standing.FAILED_AGAIN,
     Verb.LEFT_OUT: Standing.LEFT_OUT,

@@ -48,6 +48,7 @@ def start(
     folder: Path,
     timeout_s: float,
     require_kernel: bool = False,
+    tried: bool = False,
 ) -> Running:
     """Begin a body in a child of this process that can write beneath a folder, and reach nothing else.
 
@@ -62,11 +63,12 @@ def start(
         folder: exists; the output is captured there, in `stdout.txt` and `stderr.txt`.
         timeout_s: seconds for all of it.
         require_kernel: run nothing where the kernel does not enforce the sandbox.
+        tried: it is known that the kernel does, so that no child needs to try it first.
 
     Raises:
         SandboxUnavailable: with `require_kernel`, where it does not.
     """
-    if require_kernel:
+    if require_kernel and not tried:
         _refuse(kernel.available())
     folder = folder.resolve(strict=True)
     libc.load()

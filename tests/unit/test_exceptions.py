@@ -15,6 +15,7 @@ ALL = [value for value in vars(exceptions).values() if inspect.isclass(value) an
 IDS = {
     "ConfigurationError": "configuration",
     "EffectNotAllowed": "effect-not-allowed",
+    "ErrandFailed": "errand-failed",
     "FenceRefused": "fence-refused",
     "HalfCommitted": "half-committed",
     "LostTooOften": "lost-too-often",
@@ -39,6 +40,7 @@ IDS = {
     "StepWrites": "step-writes",
     "StoreError": "store",
     "StoreUnavailable": "store-unavailable",
+    "TrialNotSent": "trial-not-sent",
     "TriageRefused": "triage-refused",
     "UnknownOutcome": "unknown-outcome",
     "VersionConflict": "version-conflict",
