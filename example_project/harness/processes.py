@@ -65,6 +65,8 @@ class Worker:
         self._command = [
             *(sys.executable, "-m", "celery", "-A", APP, "worker", "-n", f"{name}@demo"),
             *("-c", str(SLOTS), "-l", "INFO", "--without-gossip", "--without-mingle"),
+            # Its own jobs, and dry runs from the admin.
+            *("-Q", "celery,celery-replay"),
         ]
         self._log = shop.folder / f"{name}.log"
         self.start()

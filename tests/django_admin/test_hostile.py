@@ -90,11 +90,41 @@ def records(text: str) -> list[Any]:
                 )
             )
         ),
+        *of_trials(text),
+    ]
+
+
+def of_trials(text: str) -> list[Any]:
+    """Build the history of dry runs that tell nothing but this."""
+    moment = {"what": text, "detail": text, "step": text}
+    row = dict.fromkeys(("state", "record", "field", "before", "after"), text)
+    side = {"outcome": text, "failure": {"type": text, "message": text}, "result": {text: text}}
+    kept = {
+        **dict.fromkeys(("mode", "ends", "said", "sandbox", "code", "summed"), text),
+        "then": side,
+        "now": side,
+        "steps": [{"then": text, "now": text + "2", "same": False}, text, None],
+        "blocked": [moment, text, 7],
+        "state": [row, text],
+        "state_differs": [row, {text: text}],
+        **{name: [text, {text: text}, None] for name in ("published", "left_running", "unlike")},
+        "began_as_then": False,
+        "surroundings": {text: text, "mail": {text: [text]}},
+        "output": {"stdout": text, "stderr": text},
+    }
+    names = json.dumps({"mode": "fork", "changed": [text], "stubs": [text]})
+    return [
+        poisoned(
+            entry(), text, entry_id=f"{of}-{name}-{verb}", submission=name, operation_id=of, verb=verb, details=details
+        )
+        for of, name in (("one", "s"), ("both", "s"), ("both", "t"))
+        for verb, details in ((Verb.TRIAL_WANTED, names), (Verb.TRIAL_BEGUN, "{}"), (Verb.TRIED, json.dumps(kept)))
     ]
 
 
 PAGES = [f"{kind}/{rest}" for kind in KINDS for rest in ("", "s/change/")]
-PAGES += ["deadletter/operation/op/", "deadletter/s/edit/"]
+PAGES += ["deadletter/operation/op/", "deadletter/s/edit/", "deadletter/s/fork/"]
+PAGES += ["deadletter/s/trial/one/", "deadletter/trials/both/"]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)

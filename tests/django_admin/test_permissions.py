@@ -1,4 +1,4 @@
-"""Seeing, deciding, seeing payloads and replaying are four permissions; what one may not do is refused and says why."""
+"""Seeing, deciding, seeing payloads, dry-running, replaying: five permissions; what one may not do is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.django_admin.conftest import Put
 from tests.django_admin.forms import buttons
 from tests.django_admin.markup import text_of
 from tests.django_admin.test_deciding import BASE, LETTERS, seen
-from tests.django_admin.visitors import PAYLOAD, READS, REPLAY, TRIAGE
+from tests.django_admin.visitors import DRY_RUN, PAYLOAD, READS, REPLAY, TRIAGE
 
 SIGNED = freeze([("s", 0), ("t", 0)]).sign
 ONE = freeze([("s", 0)]).sign
@@ -37,10 +37,16 @@ POSTS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         f"list-{name}": (
             "deadletter/",
             {"action": name, "index": "all"},
-            (READ["deadletter"], REPLAY if name == "replay" else TRIAGE),
+            (READ["deadletter"], {"replay": REPLAY, "dry-run": DRY_RUN}.get(name, TRIAGE)),
         )
-        for name in [*(name for name, choice in CHOICES.items() if choice.for_many), "replay"]
+        for name in [*(name for name, choice in CHOICES.items() if choice.for_many), "replay", "dry-run"]
     },
+    "dry-run": ("deadletter/trial/", {"letters": "many", "confirmed": "1"}, (READ["deadletter"], DRY_RUN)),
+    "fork": (
+        "deadletter/s/fork/",
+        {"letters": "one", "args": "[8]", "kwargs": "{}", "stubs": "{}", "confirmed": "1"},
+        (READ["deadletter"], DRY_RUN, PAYLOAD),
+    ),
     "replay": (
         "deadletter/replay/",
         {"letters": "many", "looked": "1", "confirmed": "1", "reason": "x"},
@@ -110,7 +116,7 @@ def test_strangers_are_sent_to_the_login(visitor: Client, store: DjangoStore, re
 def test_buttons_that_one_may_not_press_are_there_and_name_the_permission(visitor: Client, records: None) -> None:
     visitors.welcome(READS)
     pages = {
-        "letter": (f"{LETTERS}s/change/", ["Note", "Discard", "Assign"], [TRIAGE, REPLAY]),
+        "letter": (f"{LETTERS}s/change/", ["Note", "Discard", "Assign", "Dry-run"], [TRIAGE, REPLAY, DRY_RUN]),
         "parked": (f"{BASE}/parkedjob/s/change/", ["Free it before its time"], [TRIAGE]),
         "group": (f"{BASE}/lettergroup/g/change/", ["Note", "Go on with all of them"], [TRIAGE, REPLAY]),
         "list": (LETTERS, ["Go on with the selected", "Go on with all that match"], [TRIAGE, REPLAY]),
@@ -135,3 +141,11 @@ def test_editing_needs_the_payload_to_be_seen(visitor: Client, records: None) ->
     assert f"{LETTERS}s/edit/" not in page
     assert f"To edit the payload you need the permission “{PAYLOAD}”." in text_of(page)
     assert "Reveal the payload" not in page
+
+
+def test_forking_needs_the_payload_to_be_seen(visitor: Client, records: None) -> None:
+    visitors.welcome([each for each in visitors.ALL if each != PAYLOAD])
+    assert visitor.get(f"{LETTERS}s/fork/").status_code == 403
+    page = seen(visitor).content.decode()
+    assert f"{LETTERS}s/fork/" not in page
+    assert f"To fork you need the permission “{PAYLOAD}”." in text_of(page)

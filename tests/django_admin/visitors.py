@@ -13,7 +13,8 @@ READS = tuple(f"{APP}.view_{kind}" for kind in (*KINDS, "replayoperation"))
 PAYLOAD = f"{APP}.view_payload"
 TRIAGE = f"{APP}.triage_deadletter"
 REPLAY = f"{APP}.replay_deadletter"
-ALL = (*READS, PAYLOAD, TRIAGE, REPLAY)
+DRY_RUN = f"{APP}.dry_run_deadletter"
+ALL = (*READS, PAYLOAD, TRIAGE, DRY_RUN, REPLAY)
 _current: list[Any] = []
 
 

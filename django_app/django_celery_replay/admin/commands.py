@@ -13,7 +13,9 @@ from celery_replay.states import Verb
 
 from .decisions import CHOICES
 from .display import word
-from .permissions import REPLAY, TRIAGE, missing
+from .permissions import DRY_RUN, REPLAY, TRIAGE, missing
+
+DRY_RUN_THEM = "dry-run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ def commands(request: HttpRequest) -> list[Command]:
     """Return what can be done with many letters."""
     several = [choice for choice in CHOICES.values() if choice.for_many]
     found = [Command(name=c.name, label=c.label, missing=missing(request, c.permission)) for c in several]
+    found.append(Command(name=DRY_RUN_THEM, label="Dry-run…", missing=missing(request, DRY_RUN)))
     return [*found, Command(name="replay", label="Replay…", missing=missing(request, REPLAY))]
 
 

@@ -71,7 +71,7 @@ def edit(model_admin: Any, request: HttpRequest, object_id: str) -> HttpResponse
     context = {**model_admin.context(request, "Edit the payload", letter), "mended": letter.edited is not None}
     if request.method != "POST":
         frozen = freeze([(model_admin.key(letter), letter.revision)])
-        return _page(request, {**context, "letters": frozen.sign(), **_begun(letter)})
+        return _page(request, {**context, "letters": frozen.sign(), **begun_form(letter, PayloadForm)})
     revision = revision_in(request.POST.get("letters", ""), model_admin.key(letter))
     if "restore" in request.POST:
         return _save(model_admin, request, letter, None, "the original payload", revision)
@@ -91,7 +91,7 @@ def _page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     return TemplateResponse(request, "admin/django_celery_replay/edit.html", context)
 
 
-def _begun(letter: Letter) -> dict[str, object]:
+def begun_form(letter: Letter, kind: type[PayloadForm]) -> dict[str, object]:
     """Return the form as it is at first, or why there is none."""
     try:
         readable = mending.readable(letter.to_send)
@@ -100,7 +100,7 @@ def _begun(letter: Letter) -> dict[str, object]:
     texts = {"args": json_text(readable.args), "kwargs": json_text(readable.kwargs)}
     if sum(map(len, texts.values())) > DECODED_LIMIT:
         return {"problem": "It is too large to be edited on a page."}
-    return {"form": PayloadForm(letter, initial=texts)}
+    return {"form": kind(letter, initial=texts)}
 
 
 def _looked_at(letter: Letter, mended: Mended) -> dict[str, object]:

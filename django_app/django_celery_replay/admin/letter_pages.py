@@ -21,7 +21,7 @@ from .differences import difference
 from .display import NONE, badge, label, moment, shown, told, word
 from .facts import Group, attempt_lines, evidence, step_lines
 from .frozen import freeze
-from .permissions import PAYLOAD, REPLAY, TRIAGE, missing
+from .permissions import DRY_RUN, PAYLOAD, REPLAY, TRIAGE, missing
 from .reading import EVENTS_SHOWN, LINES, attempts, history, many, steps
 
 
@@ -143,8 +143,8 @@ def _replays(model_admin: Any, entries: Sequence[HistoryEntry], jobs: Mapping[st
 
 def _doing(model_admin: Any, request: HttpRequest, letter: Letter) -> dict[str, object]:
     key = model_admin.key(letter)
-    urls = {name: model_admin.url(name) for name in ("decide", "replay")}
-    urls |= {name: model_admin.url(name, key) for name in ("edit", "reveal")}
+    urls = {name: model_admin.url(name) for name in ("decide", "replay", "trial")}
+    urls |= {name: model_admin.url(name, key) for name in ("edit", "fork", "reveal")}
     return {
         "letters": freeze([(key, letter.revision)]).sign(),
         "decisions": list(decisions(letter)),
@@ -152,6 +152,8 @@ def _doing(model_admin: Any, request: HttpRequest, letter: Letter) -> dict[str, 
         "triage_missing": missing(request, TRIAGE),
         "replay_missing": missing(request, REPLAY),
         "edit_missing": missing(request, TRIAGE, PAYLOAD),
+        "dry_run_missing": missing(request, DRY_RUN),
+        "fork_missing": missing(request, DRY_RUN, PAYLOAD),
         "replay_barred": barred(letter, Verb.REPLAYED),
         "edit_barred": barred(letter, Verb.EDITED),
     }

@@ -21,7 +21,7 @@ from celery_replay.states import Effect, LetterState
 
 from .. import models
 from ..tables import LETTERS
-from .commands import commands, menu
+from .commands import DRY_RUN_THEM, commands, menu
 from .deciding import ask, decide
 from .decisions import CHOICES
 from .display import column, dotted, short_moment, stored_badge, stored_word, two_lines
@@ -34,6 +34,7 @@ from .pages import RecordAdmin
 from .reading import few_or_all, jobs_beginning
 from .replaying import look, replay
 from .revealing import reveal
+from .trials import ask_for_trial, fork, trial, trials, tried
 from .troubles import with_troubles_told
 
 
@@ -55,9 +56,13 @@ class DeadLetterAdmin(RecordAdmin):
         return [
             self.door("decide/", decide, "decide"),
             self.door("replay/", replay, "replay"),
+            self.door("trial/", trial, "trial"),
+            self.door("trials/<str:operation_id>/", trials, "trials", "GET", "HEAD"),
             self.door("operation/<str:operation_id>/", operation, "operation", "GET", "HEAD"),
             self.door("operation/<str:operation_id>/decide/", decide_operation, "decide_operation"),
             self.door("<path:object_id>/edit/", edit, "edit", "GET", "HEAD", "POST"),
+            self.door("<path:object_id>/fork/", fork, "fork", "GET", "HEAD", "POST"),
+            self.door("<path:object_id>/trial/<str:operation_id>/", tried, "tried", "GET", "HEAD"),
             self.door("<path:object_id>/reveal/", reveal, "reveal"),
             *super().get_urls(),
         ]
@@ -95,6 +100,8 @@ class DeadLetterAdmin(RecordAdmin):
         frozen = freeze_rows(rows)
         if not frozen:
             return self._nothing(request, "No dead letter was chosen.")
+        if wanted.name == DRY_RUN_THEM:
+            return ask_for_trial(self, request, frozen)
         choice = CHOICES.get(wanted.name)
         return ask(self, request, choice, frozen) if choice else look(self, request, frozen)
 

@@ -48,9 +48,11 @@ def begun(operation_id: str) -> dict[str, Verb]:
 def operation(model_admin: Any, request: HttpRequest, operation_id: str) -> HttpResponse:
     """Show what became of each letter of a command, and how far an operation has come."""
     model_admin.require(request)
-    row = one(ReplayOperation, token(_restored(operation_id)))
+    row = one(ReplayOperation, token(id_in(operation_id)))
     found = OPERATIONS.record_of(row) if row is not None else None
-    entries = _entries(operation_id, known=found is not None)
+    entries = entries_of(operation_id, known=found is not None)
+    if any(entry.verb is Verb.TRIAL_WANTED for entry in entries):
+        return HttpResponseRedirect(model_admin.url("trials", token(entries[0].operation_id)))
     items = members(entries)
     waiting = _waiting(items)
     waits = bool(waiting) or (found is not None and found.active)
@@ -123,7 +125,7 @@ def _what(wanted: HistoryEntry) -> str:
 def decide_operation(model_admin: Any, request: HttpRequest, operation_id: str) -> HttpResponse:
     """Pause an operation, let it go on, or end it."""
     model_admin.require(request, REPLAY)
-    found = store().operation(_restored(operation_id))
+    found = store().operation(id_in(operation_id))
     verb = next((verb for verb, _ in _BUTTONS if verb == request.POST.get("verb")), None)
     if found is None or verb is None:
         raise Http404("No operation has this id, or no such thing can be done with it.")
@@ -141,20 +143,21 @@ def decide_operation(model_admin: Any, request: HttpRequest, operation_id: str) 
     return HttpResponseRedirect(model_admin.url("operation", token(found.operation_id)))
 
 
-def _entries(key: str, *, known: bool = False) -> Sequence[HistoryEntry]:
+def entries_of(key: str, *, known: bool = False) -> Sequence[HistoryEntry]:
     """Return a command's history.
 
     Args:
         key: its id, from an address.
         known: it is an operation that may have come to none of its letters.
     """
-    found = [entry for entry in history(MOST, operation_id=_restored(key)) if entry.submission]
+    found = [entry for entry in history(MOST, operation_id=id_in(key)) if entry.submission]
     if not found and not known:
         raise Http404("No command has this id. Records go when their time is over.")
     return found
 
 
-def _restored(key: str) -> str:
+def id_in(key: str) -> str:
+    """Return a command's id from an address."""
     try:
         return restored(unquote(key))
     except UnicodeError:

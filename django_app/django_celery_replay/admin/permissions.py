@@ -8,6 +8,7 @@ from django.http import HttpRequest
 _APP = "django_celery_replay"
 PAYLOAD = f"{_APP}.view_payload"
 TRIAGE = f"{_APP}.triage_deadletter"
+DRY_RUN = f"{_APP}.dry_run_deadletter"
 REPLAY = f"{_APP}.replay_deadletter"
 
 

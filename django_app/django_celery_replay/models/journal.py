@@ -126,6 +126,7 @@ class DeadLetter(models.Model):
         permissions = [
             ("triage_deadletter", "Can assign, note, quarantine, edit and discard dead letters"),
             ("replay_deadletter", "Can replay dead letters for real"),
+            ("dry_run_deadletter", "Can let a worker dry-run and fork dead letters"),
         ]
 
     def __str__(self) -> str:
