@@ -354,7 +354,7 @@ class HistoryEntry:
     text: str = ""
     """The reason that was given, a note, or what happened."""
     details: str = "{}"
-    """What was changed, as JSON, without payloads."""
+    """What was changed, as JSON, without payloads; what a dry run came to, redacted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.engine import NotRunnable
 from celery_replay.dry_run.recording import Recording
 from celery_replay.dry_run.variation import Variation, VariationUnfit
+from celery_replay.dry_run.verdicts import summed
 from celery_replay.replay.fitting import PayloadUnfit
 from tests.dry_run import shop
 from tests.dry_run.conftest import Try
@@ -68,6 +69,7 @@ def test_a_step_of_which_nothing_is_recorded_is_not_done(today: Try) -> None:
     ran = today("does more")
     assert ran.comparison.ends is Ends.DIVERGES
     assert ran.comparison.said == "it goes on to step print_invoice, of which nothing is recorded"
+    assert summed(ran) == "would diverge at step print_invoice"
 
 
 def test_other_arguments_are_taken_by_their_names_and_have_a_key_of_their_own(today: Try) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ from celery_replay.states import Verb
 from tests.end_to_end.conftest import StageMaker
 from tests.end_to_end.stage import Stage, fresh, wait_for
 from tests.support.remote import Remote
-from tests.support.workers import WorkerProcess
+from tests.support.workers import ROOT, WorkerProcess
 
 POOLS = ("prefork", "threads", "solo")
 
@@ -143,6 +146,24 @@ def _letter(app: Any, submission: str) -> Any:
 
 def _notes(app: Any, group_id: str) -> list[str]:
     return [entry.text for entry in runtime_of(app).store.notes(group_id)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_interrupts_many_leaves_nothing_behind(
+    places: dict[str, Place], stage: Stage, number: signal.Signals
+) -> None:
+    place = places["prefork"]
+    letters = [place.fails(fresh()) for _ in range(2)]
+    command = [sys.executable, "-m", "celery", "-A", stage.app, "replay", "dlq", "dry-run", "--jobs", "2"]
+    env = {**stage.process_environment(), "TRIAL_SECONDS": "60"}
+    with subprocess.Popen([*command, *(letter.submission for letter in letters)], env=env, cwd=ROOT) as typed:
+        process = psutil.Process(typed.pid)
+        wait_for(lambda: len(process.children()) == 2, "both begun")
+        children = process.children()
+        typed.send_signal(number)
+        assert typed.wait(20) != 0
+    assert not any(child.is_running() and _lives(child) for child in children)
+    assert not [*Path("/dev/shm").glob(f"celery-replay-dry-run-{typed.pid}-*")]
 
 
 def test_a_worker_that_is_killed_takes_its_dry_runs_with_it(make_stage: StageMaker) -> None:

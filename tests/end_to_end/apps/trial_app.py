@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -24,7 +25,7 @@ def order(reference: str, fails: bool = True, seconds: float = 0) -> str:
     """Buy something, and fail at what comes after it."""
     label = buy(reference)
     with lock:
-        time.sleep(seconds)
+        time.sleep(float(os.environ.get("TRIAL_SECONDS", seconds)))
     if fails:
         raise ValueError(f"no address for {reference}")
     return label
