@@ -10,6 +10,7 @@ from celery import Task
 from ..exceptions import ReplayError
 from ..logs import logger_of
 from ..runtime import runtime_of
+from ..tracebacks import name_of
 from . import errand, trials
 from .orders import TASK, Order
 
@@ -27,6 +28,8 @@ def _try(self: Any, order: Mapping[str, Any], **_: Any) -> None:
     wanted = Order.unpack(order)
     try:
         errand.run(errand.name_of(self.app), wanted)
-    except ReplayError as error:
-        logger.warning("replay.trial_failed: %s", error.message)
-        trials.refuse(runtime_of(self.app).store, wanted, error.message)
+    except Exception as error:
+        # Whatever it is: somebody waits for an answer, and the message must not come again.
+        logger.warning("replay.trial_failed", exc_info=True)
+        why = error.message if isinstance(error, ReplayError) else f"it could not be done: {name_of(error)}: {error}"
+        trials.refuse(runtime_of(self.app).store, wanted, why)

@@ -10,7 +10,7 @@ from celery import Celery
 from django.test import Client
 
 from celery_replay.dead_letters import Decision
-from celery_replay.dry_run import errand, trials
+from celery_replay.dry_run import errand, trials, working
 from celery_replay.dry_run.orders import TASK, Order
 from celery_replay.exceptions import ErrandFailed
 from celery_replay.records import HistoryEntry, evolve
@@ -248,6 +248,25 @@ def test_what_an_app_can_not_be_found_by_is_told(put: Put, visitor: Client, stor
         errand.name_of(shop)
     trials.refuse(runtime_of(shop).store, order, failure.value.message)
     assert "name it by the setting replay_app" in text(visitor.get(page.request["PATH_INFO"]))
+
+
+@pytest.mark.parametrize("error", [OSError("no more memory"), ErrandFailed("it ended with 1: no such module")])
+def test_what_kept_a_worker_from_it_is_told(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    put(*failing())
+    page = press(visitor, seen(visitor), "Dry-run")
+    (order,) = orders(shop)
+    monkeypatch.setattr(errand, "name_of", lambda _: "shop")
+    monkeypatch.setattr(errand, "run", fail)
+    working.register(shop)
+    shop.tasks[TASK].run(order.pack())
+    after = text(visitor.get(page.request["PATH_INFO"]))
+    assert "↷ refused" in after
+    assert str(error.args[0]) in after
 
 
 def test_erasing_takes_what_was_told(put: Put, visitor: Client, store: DjangoStore, shop: Celery) -> None:
