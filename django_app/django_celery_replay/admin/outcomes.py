@@ -33,8 +33,8 @@ _TITLES = {
 }
 """Of what took the place of the framework's own things."""
 _STATES = (
-    ("state", "What it would change"),
-    ("state_differs", "In what that differs from what the original left"),
+    ("state", "What it would change", ("Before", "After")),
+    ("state_differs", "What it would leave otherwise than the original did", ("Then", "Now")),
 )
 
 
@@ -94,12 +94,12 @@ def _steps(kept: Mapping[str, Any]) -> Iterator[dict[str, object]]:
             yield {"then": told(_text(step)), "now": "", "same": True, "first": False}
 
 
-def _states(kept: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    for name, title in _STATES:
+def _states(kept: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str], list[dict[str, str]]]]:
+    for name, title, sides in _STATES:
         rows = [row for row in _list(kept.get(name)) if isinstance(row, dict)]
         # Where the original changed nothing they are the same.
         if rows and (name == "state" or rows != kept.get("state")):
-            yield title, [_row(row) for row in rows]
+            yield title, sides, [_row(row) for row in rows]
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, str]:
