@@ -8,11 +8,12 @@ from .engine import Begun, Engine, NotRunnable
 from .recording import Recording, recording_of
 
 
-def recorded(store: Store, letter: Letter, message: bytes | None = None) -> Recording:
+def recorded(store: Store, letter: Letter, message: bytes | None = None, *, depth: int = 0) -> Recording:
     """Return what is recorded of a letter's job.
 
     Args:
         message: with other arguments; by default the one that a replay would send.
+        depth: how deep what the job had published is read, too.
 
     Raises:
         NotRunnable: its job is not known any more.
@@ -21,8 +22,8 @@ def recorded(store: Store, letter: Letter, message: bytes | None = None) -> Reco
     job = store.job(letter.submission)
     if job is None:
         raise NotRunnable("its job is not known any more")
-    mended = message is not None or letter.edited is not None
-    return recording_of(store, job, letter.to_send if message is None else message, mended=mended)
+    mended = letter.edited is not None or (message is not None and message != letter.to_send)
+    return recording_of(store, job, letter.to_send if message is None else message, mended=mended, depth=depth)
 
 
 def begin(engine: Engine, store: Store, letter: Letter) -> Begun:

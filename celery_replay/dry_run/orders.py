@@ -28,8 +28,8 @@ class Changes:
     """A JSON list."""
     kwargs: str | None = None
     """A JSON object."""
-    stubs: Mapping[str, Any] = field(default_factory=dict)
-    """By the names of steps, what they give."""
+    variation: Mapping[str, Any] = field(default_factory=dict)
+    """What else is otherwise, as `Variation.as_data` has it. Read where it is run, which may be by another version."""
 
     @property
     def mode(self) -> str:
@@ -73,13 +73,13 @@ class Order:
 
     def pack(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        changes = vars(self.changes)
-        return {**vars(self), "letters": dict(self.letters), "changes": {**changes, "stubs": dict(changes["stubs"])}}
+        changes = {**vars(self.changes), "variation": dict(self.changes.variation)}
+        return {**vars(self), "letters": dict(self.letters), "changes": changes}
 
     @classmethod
     def unpack(cls, data: Mapping[str, Any]) -> Order:
         """Return it from JSON data; what a newer version has added is left out."""
-        changes = {name: data["changes"][name] for name in ("args", "kwargs", "stubs")}
+        changes = {name: data["changes"][name] for name in ("args", "kwargs", "variation")}
         named = {name: data[name] for name in ("operation_id", "actor", "letters")}
         return cls(**named, changes=Changes(**changes))
 

@@ -76,8 +76,9 @@ def _letters(store: Store, order: Order, submissions: list[str]) -> Iterator[Let
 def _begin(engine: Engine, runtime: Runtime, order: Order, letter: Letter) -> Begun:
     if letter.revision != order.letters[letter.submission]:
         raise NotRunnable("it changed since it was chosen; choose it again")
-    recording = dry_runs.recorded(runtime.store, letter, order.changes.message(runtime, letter))
-    return engine.begin(recording, Variation(stubs=order.changes.stubs))
+    variation = Variation.of_data(order.changes.variation)
+    message = order.changes.message(runtime, letter)
+    return engine.begin(dry_runs.recorded(runtime.store, letter, message, depth=variation.follow), variation)
 
 
 def _told(runtime: Runtime, order: Order, letter: Letter, ran: DryRun | ReplayError) -> Decision:

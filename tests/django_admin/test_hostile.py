@@ -112,7 +112,7 @@ def of_trials(text: str) -> list[Any]:
         "surroundings": {text: text, "mail": {text: [text]}},
         "output": {"stdout": text, "stderr": text},
     }
-    names = json.dumps({"mode": "fork", "changed": [text], "stubs": [text]})
+    names = json.dumps({"mode": "fork", "changed": [text], "varied": [text]})
     return [
         poisoned(
             entry(), text, entry_id=f"{of}-{name}-{verb}", submission=name, operation_id=of, verb=verb, details=details

@@ -107,9 +107,24 @@ def test_a_fork_has_other_values_and_keeps_the_secrets(
     assert letter_of(store).edited is None
 
 
+def test_a_fork_may_have_other_options_and_begin_elsewhere(
+    put: Put, visitor: Client, store: DjangoStore, shop: Celery
+) -> None:
+    shop.tasks["shop.ship"].run = lambda order, card_token="", note="": None
+    put(*failing())
+    values = {"options": '{"resources": ["order:7"]}', "cache": "sandbox", "follow": "on"}
+    asked = press(visitor, visitor.get(f"{LETTERS}s/fork/"), "Fork", **values)
+    assert "with other values for: resources, caches, follow" in text(asked)
+    (order,) = orders(shop)
+    assert order.changes.variation == {"options": {"resources": ["order:7"]}, "cache": "sandbox", "follow": 3}
+    trials.carry_out(shop, order)
+    assert "Leases then none; now acquired order:7, released order:7" in text(visitor.get(asked.request["PATH_INFO"]))
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
+        ({"options": '{"no_such": 1}'}, "no_such is no option of a task"),
         ({"args": "[1, 2, 3, 4, 5]"}, "the task can't be called so"),
         ({"args": "no"}, "args is no JSON"),
         ({"stubs": "[]"}, "This must be a JSON object."),

@@ -17,7 +17,8 @@ from celery_replay.runtime import runtime_of, use_store
 from celery_replay.stores.memory import MemoryStore
 from celery_replay.worker import TrialStep
 
-ORDER = Order(operation_id="o", actor="ann", letters={"s": 3}, changes=Changes(args="[1]", kwargs="{}", stubs={"a": 1}))
+CHANGES = Changes(args="[1]", kwargs="{}", variation={"stubs": {"a": 1}})
+ORDER = Order(operation_id="o", actor="ann", letters={"s": 3}, changes=CHANGES)
 
 
 def make_app(**settings: object) -> Celery:
@@ -32,7 +33,7 @@ def test_an_order_comes_as_it_was_sent_also_from_a_newer_version() -> None:
 
 
 def test_what_changes_nothing_is_a_dry_run() -> None:
-    assert (Changes().mode, ORDER.changes.mode, Changes(stubs={"a": None}).mode) == ("dry-run", "fork", "fork")
+    assert (Changes().mode, ORDER.changes.mode, Changes(variation={"at": "a"}).mode) == ("dry-run", "fork", "fork")
 
 
 def test_each_worker_knows_the_task_which_is_none_of_those_that_are_recorded() -> None:

@@ -173,7 +173,7 @@ def test_a_worker_that_is_killed_takes_its_dry_runs_with_it(make_stage: StageMak
         worker = stage.start(queue, f"trials-{queue}", pool="prefork", settings=settings)
         place = Place(stage, worker, stage.producer(**settings), queue)
         letter = place.fails(fresh())
-        place.asks(letter, args=json.dumps([fresh()]), kwargs='{"seconds": 50}', stubs={"buy": "L"})
+        place.asks(letter, args=json.dumps([fresh()]), kwargs='{"seconds": 50}', variation={"stubs": {"buy": "L"}})
         found = wait_for(lambda: [p for p in worker.descendants() if _is_errand(p)], "errand begun")
         wait_for(lambda: [child for process in found for child in process.children()], "dry run begun")
         everybody = [*found, *(child for process in found for child in process.children(recursive=True))]

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.utils.text import capfirst
+
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.verdicts import REFUSED
 from celery_replay.records import HistoryEntry
@@ -120,6 +122,7 @@ def _facts(kept: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     ):
         if found := _list(kept.get(name)):
             yield title, told(", ".join(map(_text, found)))
+    yield from _otherwise(kept)
     if kept.get("began_as_then") is False:
         yield (
             "State",
@@ -131,6 +134,24 @@ def _facts(kept: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     for name, said in surroundings.items() if isinstance(surroundings, dict) else ():
         if said:
             yield _TITLES.get(name) or shown(name.replace("_", " ").capitalize(), 80), told(_text(said))
+
+
+def _otherwise(kept: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield what was otherwise beside steps and rows, where the state was compared, and what was followed."""
+    for name in ("key", "leases", "cache", "effects"):
+        both = kept.get(name)
+        if isinstance(both, dict) and both.get("same") is False:
+            then, now = (", ".join(map(_text, _list(both.get(side)))) or "none" for side in ("then", "now"))
+            yield capfirst(name), told(f"then {then}; now {now}")
+    at = kept.get("at")
+    if isinstance(at, dict):
+        reached = "the state differs from" if at.get("differs") else "the state is as recorded at"
+        compared = f"{reached} {_text(at.get('compared'))}" if at.get("differs") is not None else "no state to compare"
+        yield "Live from", told(f"{_text(at.get('name'))}: {compared if at.get('reached') else 'never reached'}")
+    for one in _list(kept.get("followed")):
+        if isinstance(one, dict):
+            ended = _text(one.get("not_followed") or one.get("outcome") or "no end")
+            yield "Followed", told(f"{_text(one.get('task'))}: {ended}")
 
 
 def _attempt(one: Any) -> str:

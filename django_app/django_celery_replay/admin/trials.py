@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -17,11 +17,13 @@ from django.utils.text import capfirst
 from celery_replay.clock import SECOND, wall
 from celery_replay.config import Settings
 from celery_replay.dry_run.orders import PATIENCE_S, Changes, Order, give
+from celery_replay.dry_run.variation import DEPTH, Cache, Variation, VariationUnfit
 from celery_replay.dry_run.verdicts import sentence
 from celery_replay.exceptions import TrialNotSent
 from celery_replay.records import HistoryEntry, Letter
 from celery_replay.replay.operations import Member, members
 from celery_replay.runtime import Runtime
+from celery_replay.snapshots.capture import BEFORE
 from celery_replay.states import Verb
 
 from ..conf import runtime
@@ -64,7 +66,30 @@ class ForkForm(PayloadForm):
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"}),
         help_text='A JSON object: what steps give, by their names, whatever is recorded, such as {"buy_label": "L-1"}.',
     )
-    field_order = ("args", "kwargs", "stubs", "text")
+    at = forms.CharField(
+        label="Live from",
+        required=False,
+        max_length=200,
+        help_text="A step, or a snapshot of the job: from there on steps run their own code, in the sandbox.",
+    )
+    begin_with = forms.CharField(
+        label="Begin with",
+        required=False,
+        max_length=200,
+        help_text="A snapshot of the job whose rows it begins with, such as “after”; “before” where this is empty.",
+    )
+    cache = forms.ChoiceField(label="Caches", choices=[(str(word), str(word)) for word in Cache], required=False)
+    options = forms.CharField(
+        label="Options of the task",
+        initial="{}",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "cols": 80, "spellcheck": "false"}),
+        help_text='A JSON object, such as {"resources": ["order:{order_id}"]}.',
+    )
+    follow = forms.BooleanField(
+        label="Follow", required=False, help_text="Run what it publishes, too, in the same sandbox."
+    )
+    field_order = ("args", "kwargs", "stubs", "at", "begin_with", "cache", "options", "follow", "text")
 
     def __init__(self, letter: Letter, data: Any = None, initial: Any = None) -> None:
         super().__init__(letter, data, initial)
@@ -72,13 +97,38 @@ class ForkForm(PayloadForm):
 
     def clean_stubs(self) -> dict[str, Any]:
         """Read them."""
-        try:
-            found = json.loads(self.cleaned_data["stubs"])
-        except (RecursionError, ValueError) as error:
-            raise forms.ValidationError("This is no JSON.") from error
-        if not isinstance(found, dict):
-            raise forms.ValidationError("This must be a JSON object.")
-        return found
+        return _object(self.cleaned_data["stubs"])
+
+    def clean_options(self) -> dict[str, Any]:
+        """Read them."""
+        return _object(self.cleaned_data["options"] or "{}")
+
+    def clean(self) -> None:
+        """Make one description of all that is otherwise, beside the arguments."""
+        super().clean()
+        given = self.cleaned_data
+        if not self.errors:
+            try:
+                given["variation"] = Variation(
+                    stubs=given["stubs"],
+                    at=given["at"] or None,
+                    begin_with=given["begin_with"] or BEFORE,
+                    cache=Cache(given["cache"] or Cache.RECORDED),
+                    options=given["options"],
+                    follow=DEPTH if given["follow"] else 0,
+                )
+            except VariationUnfit as error:
+                self.add_error(None, said(error))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (RecursionError, ValueError) as error:
+        raise forms.ValidationError("This is no JSON.") from error
+    if not isinstance(found, dict):
+        raise forms.ValidationError("This must be a JSON object.")
+    return found
 
 
 def trial(model_admin: Any, request: HttpRequest) -> HttpResponse:
@@ -121,8 +171,9 @@ def fork(model_admin: Any, request: HttpRequest, object_id: str) -> HttpResponse
         form.add_error(None, CHANGED)
     elif form.is_valid() and form.mended is not None:
         given = form.cleaned_data
-        changes = Changes(args=given["args"], kwargs=given["kwargs"], stubs=given["stubs"])
-        names = {"changed": form.mended.changed, "stubs": [*given["stubs"]]}
+        varied = given["variation"].as_data()
+        changes = Changes(args=given["args"], kwargs=given["kwargs"], variation=varied)
+        names = {"changed": form.mended.changed, "varied": [*_names(varied)]}
         return _give(
             model_admin, request, thaw(signed), runtime_that_knows([letter.operation]), changes, given["text"], names
         )
@@ -195,6 +246,15 @@ def tried(model_admin: Any, request: HttpRequest, object_id: str, operation_id: 
     return TemplateResponse(request, "admin/django_celery_replay/tried.html", context)
 
 
+def _names(varied: Mapping[str, Any]) -> Iterator[str]:
+    """Name what is otherwise; of outputs and options which ones, and no values."""
+    for name, value in varied.items():
+        yield from value if isinstance(value, Mapping) else [_SHOWN.get(name, name)]
+
+
+_SHOWN = {"at": "live from", "begin_with": "begin with", "cache": "caches", "follow": "follow"}
+
+
 def _wanted(entries: Sequence[HistoryEntry]) -> HistoryEntry:
     found = next((entry for entry in entries if entry.verb is Verb.TRIAL_WANTED), None)
     if found is None:
@@ -210,7 +270,7 @@ def _standing(
     known = runtime()
     now, queue = wall(), (known.settings if known else Settings()).trial_queue
     details = details_of(wanted)
-    changed = [shown(name, 80) for part in ("changed", "stubs") for name in details.get(part) or ()]
+    changed = [shown(name, 80) for part in ("changed", "varied") for name in details.get(part) or ()]
     standing = told(latest.text) if over else f"It runs {told(begun.text)}" if begun else "It waits for a worker"
     return {
         "standing": standing,
