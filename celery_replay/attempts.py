@@ -20,12 +20,12 @@ from .clock import SECOND, Micros, as_datetime, moment, new_id, wall
 from .endings import by_its_own_hand, led_to, reason_of
 from .exceptions import OwnershipLost
 from .failures import failure_json, failure_of, leaves_outcome_unknown
+from .identities import identify
 from .lifecycle import Ending
 from .logs import logger_of
 from .older_celery import ignores_result
 from .policy import TaskPolicy
 from .records import Chunk, Failure, Job, Row, StepRecord, evolve, filled
-from .redaction import redact_text
 from .resources import Resources
 from .retries.policy import ONLY_TOLD
 from .retries.rules import IN_DOUBT, Judgement
@@ -94,9 +94,11 @@ class Attempt:
         self.resources = Resources(self.policy, args, kwargs)
         self.key_error: Exception | None = self.resources.error
         """Why the declared key or resources can't be computed; the attempt then fails without running the body."""
-        self.key, self.fingerprint = self._identity()
+        self.key, self.fingerprint, self.claim, error = identify(
+            task, self.policy, self.stamp, args, kwargs, self.secrets
+        )
+        self.key_error = self.key_error or error
         self._shown_key = safe_text(self.key, 500)
-        self.claim = self._claim()
         self.generation = headers.generation_of(vars(request))
         self._renewed_at = time.monotonic()
         self.steps = StepLog()
@@ -466,41 +468,6 @@ class Attempt:
         self.resources.lost(self.recorder)
 
     # Details
-
-    def _identity(self) -> tuple[str, str | None]:
-        """Take the key that came with the message; compute it where none did, and compare where both exist."""
-        if self._carries_key:
-            return self.stamp.key or "", self.stamp.fingerprint
-        carried = self.stamp.key
-        known = self.stamp.fingerprint if carried and not self.stamp.operation else None
-        try:
-            computed, fingerprint = self.policy.identify(self.args, self.kwargs, known)
-        except Exception as error:  # a user's key function
-            if carried is None:
-                self.key_error = error
-            return carried or "", self.stamp.fingerprint
-        # A replacement with a key of its own leaves the other's behind.
-        if not carried or self.policy.key is None or (self.stamp.operation and computed != carried):
-            return computed, fingerprint
-        if computed and computed != carried:
-            keys = {"published": carried, "computed": computed}
-            shown = {name: redact_text(key, self.secrets()) for name, key in keys.items()}
-            logger.warning("replay.unstable_key", extra={"task": self.task.name, **shown})
-            signals.send(signals.unstable_key, sender=self.task, published=carried, computed=computed)
-        return carried, self.stamp.fingerprint or fingerprint
-
-    def _claim(self) -> str | None:
-        if self._carries_key:
-            claim = digest(str(self.stamp.operation), self.key) if self.key else None
-        else:
-            claim = self.policy.claim(self.key)
-        # A replay without a key claims the job that it replays: that one must not come back beside it.
-        return claim or self.stamp.original
-
-    @property
-    def _carries_key(self) -> bool:
-        """Does the task stand in for one that it replaced, without a key of its own?"""
-        return self.stamp.operation is not None and self.policy.key is None
 
     def _record_arrival(self) -> None:
         request, note = self.request, self.recorder.note

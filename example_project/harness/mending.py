@@ -37,8 +37,9 @@ class Mending:
         self._type(REPLAY, "run", job)
         print("Would the fix help? A dry run asks that, and does nothing:\n", flush=True)
         self._type(REPLAY, "run", job, "--mode", "dry-run", fixed=True)
-        print("And with the double rate? A fork is a dry run with something changed:\n", flush=True)
-        self._type(REPLAY, "run", job, "--mode", "fork", "--set", "rate=2", fixed=True)
+        print("And with the double rate, one at a time? A fork is a dry run with something changed:\n", flush=True)
+        leased = '--option=resources=["order:{order_id}"]'
+        self._type(REPLAY, "run", job, "--mode", "fork", "--set", "rate=2", leased, fixed=True)
         gifts = self._witness.look().gifts
         print("The recorded job becomes a test, which pytest runs without any service:\n", flush=True)
         self._type(REPLAY, "export", job, "--output", str(self._shop.folder / "thanks.replay.json"))
