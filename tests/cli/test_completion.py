@@ -32,7 +32,7 @@ def completes(*words):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("-A", "shop", "replay", "dlq", "re"), ["reopen", "replay"]),
+        (("-A", "shop", "replay", "dlq", "re"), ["reopen", "replay", "resume"]),
         (("-A", "shop", "replay", "pa"), ["parked"]),
         (("-A", "shop", "replay", "dlq", "replay", "--include"), ["--include-unknown"]),
         (("-A", "shop", "repl"), ["replay"]),

@@ -56,7 +56,7 @@ def test_a_fork_has_other_arguments(shop: Shop) -> None:
         ("run letter --mode fork --set order_id=six", "is no JSON"),
         ("run letter --mode fork --set order_id", "is not NAME=JSON"),
         ("run letter --mode fork --set colour=6", "has no parameter colour"),
-        ("run letter --mode real", "'real' is not one of"),
+        ("run letter --mode real", "say why with --because"),
         ("run letter --mode dry-run --live ship", "give --mode fork"),
         ("run letter --mode dry-run --follow", "give --mode fork"),
         ("run letter --mode dry-run --cache bypass", "give --mode fork"),

@@ -57,7 +57,7 @@ def _recorded() -> Iterator[tuple[str, set[str]]]:
         if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Constant):
             continue
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-        if name == "record":
+        if name in ("record", "note"):
             tables = [word.value for word in call.keywords if isinstance(word.value, ast.Dict)]
             yield str(call.args[0].value), {k.value for t in tables for k in t.keys if isinstance(k, ast.Constant)}
 

@@ -43,6 +43,9 @@ BAD = {
     "code_version": [5, 1.5],
     "app": [5, ["shop.celery"]],
     "spool_dir": [5, ["/var/spool"]],
+    "trial_queue": [5, ["trials"]],
+    "trial_kernel": ["yes", 1],
+    "sandbox_database": ["default", {"default": "reader"}, [("default", {})]],
     "options": ["alias", [("alias", "replay")]],
 }
 
