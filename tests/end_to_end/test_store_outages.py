@@ -260,7 +260,8 @@ def test_five_hundred_tasks_over_four_children_meet_no_connection_error(outage: 
     outage.stage.settle()
     assert {outage.stage.effects(reference) for reference in references} == {1}
     assert "Error" not in worker.log()
-    assert "replay." not in worker.log()
+    # The worker lists its tasks, ours for dry runs among them.
+    assert "replay." not in worker.log().replace("celery_replay.dry_run", "")
     worker.kill()
 
 

@@ -116,6 +116,7 @@ def test_the_steward_does_its_other_work_while_the_journal_is_down_and_asks_it_n
             steward.round()
     assert len(released) == 3
     assert [record.work for record in caplog.records if record.msg == "replay.steward_failed"] == [  # type: ignore[attr-defined]
+        "operate",
         "archive",
         "prune",
     ]

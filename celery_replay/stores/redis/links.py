@@ -33,7 +33,7 @@ class Link:
         notes: scripts are to note what changes.
     """
 
-    __slots__ = ("_connection", "_keys", "_pack", "notes", "prefix", "run")
+    __slots__ = ("_connection", "_pack", "notes", "prefix", "run")
 
     def __init__(self, connection: Any, prefix: str, *, notes: bool = False) -> None:
         self._connection = connection
@@ -41,9 +41,6 @@ class Link:
         self._pack: Callable[[Any], Any] = _plainly if _packed else lambda command: connection.pack_command(*command)
         self.prefix = prefix.encode()
         self.notes = notes
-        self._keys: tuple[Argument, ...] = (1, self.prefix)
-        if notes:
-            self._keys = (2, self.prefix, self.prefix + b"outbox")
         self.run: Run | None = None
         """What it was told of the store; None where it has not asked yet."""
 
@@ -61,11 +58,12 @@ class Link:
 
     def call(self, script: Script, *arguments: Argument) -> Any:
         """Run a script; one round trip, two where the server does not know it yet."""
+        keys = (2, self.prefix, self.prefix + b"outbox") if self.notes else (1, self.prefix)
         try:
             try:
-                return self._do("EVALSHA", script.sha, *self._keys, *arguments)
+                return self._do("EVALSHA", script.sha, *keys, *arguments)
             except exceptions.NoScriptError:
-                return self._do("EVAL", script.source, *self._keys, *arguments)
+                return self._do("EVAL", script.source, *keys, *arguments)
         except TROUBLE as error:
             raise trouble_of(error, sent=True) from error
 
