@@ -14,6 +14,8 @@ from .exceptions import (
     LostTooOften,
     OwnershipLost,
     PoisonJob,
+    PostconditionFailed,
+    PostconditionUnchecked,
     RecordedFailure,
     ReplayError,
     RequeuedTooOften,
@@ -28,6 +30,7 @@ from .exceptions import (
     VersionConflict,
 )
 from .extension import install, uninstall
+from .postconditions import Violation, published, recorded
 from .retries import DeadLetter, FailurePolicy, Invalid, Permanent, Retry, Throttled, Transient, rule
 from .states import Category, Outcome
 from .steps import step
@@ -48,6 +51,10 @@ __all__ = [
     "current_attempt",
     "record",
     "step",
+    # what has to hold behind it
+    "Violation",
+    "published",
+    "recorded",
     # what becomes of failures
     "DeadLetter",
     "FailurePolicy",
@@ -71,6 +78,8 @@ __all__ = [
     "LostTooOften",
     "OwnershipLost",
     "PoisonJob",
+    "PostconditionFailed",
+    "PostconditionUnchecked",
     "RecordedFailure",
     "ReplayError",
     "RequeuedTooOften",

@@ -18,7 +18,7 @@ from .allowances import Allowance
 from .cache_reads import CacheReads
 from .clock import SECOND, Micros, as_datetime, moment, new_id, wall
 from .endings import by_its_own_hand, led_to, reason_of
-from .exceptions import OwnershipLost
+from .exceptions import OwnershipLost, PostconditionFailed
 from .failures import failure_json, failure_of, leaves_outcome_unknown
 from .identities import identify
 from .lifecycle import Ending
@@ -341,7 +341,12 @@ class Attempt:
     def judge(self, error: BaseException) -> Judgement:
         """Say what kind of failure an error is: first of all whether it leaves a side effect in doubt."""
         doubt = self.steps.doubts or (self.policy.is_step and leaves_outcome_unknown(error))
-        if doubt and self.policy.on_incomplete is OnIncomplete.DEAD_LETTER:
+        # Of a body that has returned it is known that it did something, and that it is wrong.
+        if (
+            doubt
+            and not isinstance(error, PostconditionFailed)
+            and self.policy.on_incomplete is OnIncomplete.DEAD_LETTER
+        ):
             return IN_DOUBT
         return (self.policy.failures or ONLY_TOLD).judge(error, (self.request.retries or 0) + 1)
 

@@ -29,6 +29,8 @@ ReplayError
     ├── UnknownOutcome        nobody knows whether a side effect happened
     ├── JobExpired            it came after its deadline
     ├── RolledBack            the body returned, its database writes did not stay
+    ├── PostconditionFailed   the body returned, and what has to hold then does not
+    ├── PostconditionUnchecked nobody knows whether it does: the check itself failed
     ├── RecordedFailure       an earlier failure, raised again for the canvas
     └── ResultUnavailable     the first result exists, but can't be returned
 
@@ -226,6 +228,23 @@ class RolledBack(JobError):
     """The body returned normally, but its database transaction was rolled back; don't swallow database errors."""
 
     id = "rolled-back"
+
+
+class PostconditionFailed(JobError):
+    """The body returned, but what has to hold then does not; mend what it left, or the code, and replay its letter."""
+
+    id = "postcondition"
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of those that do not hold."""
+        return self.args[1:]
+
+
+class PostconditionUnchecked(JobError):
+    """The body returned, but a post-condition could not be checked; mend the check, and replay the letter."""
+
+    id = "postcondition-unchecked"
 
 
 class RecordedFailure(JobError):

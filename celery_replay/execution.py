@@ -11,15 +11,15 @@ from typing import Any
 from celery.app.autoretry import add_autoretry_behaviour
 from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
 
-from . import parking, refusals
+from . import parking, postconditions, refusals
 from .admission import Admission
 from .attempts import Attempt
 from .clock import Micros, micros, wall
 from .exceptions import (
-    FenceRefused,
     JobError,
     LostTooOften,
     OwnershipLost,
+    PostconditionFailed,
     RecordedFailure,
     ReplayError,
     RequeuedTooOften,
@@ -125,7 +125,9 @@ def _without_store(attempt: Attempt) -> Any:
 def _unprotected(attempt: Attempt) -> Any:
     """Run without the store; if it may have opened the attempt all the same, it is told later how that ended."""
     try:
+        check = postconditions.begin(attempt)
         result = _run_body(attempt)
+        check(result)
     except BaseException as error:
         if attempt.unsure:
             _closed_as(attempt, error)
@@ -214,9 +216,9 @@ def _outcome(attempt: Attempt, error: BaseException) -> tuple[Outcome, Micros]:
             outcome, wait = Outcome.REQUEUED, micros(attempt.runtime.settings.requeue_delay)
         case RolledBack():
             outcome = Outcome.ROLLED_BACK
-        case FenceRefused(is_owners=False):
-            outcome = Outcome.FAILED
-        case OwnershipLost():
+        case PostconditionFailed():
+            outcome = Outcome.FAILED_VALIDATION
+        case OwnershipLost(is_owners=True):
             outcome = Outcome.REFUSED
         case UnknownOutcome():
             attempt.steps.doubts.add(attempt.identity)
@@ -239,7 +241,7 @@ def _body(attempt: Attempt, admission: Admission) -> Any:
     if attempt.key_error is not None:
         raise attempt.key_error
     if not (to_verify or policy.atomic):
-        return _watched(attempt)
+        return _checked(attempt)
     return _Embedded(attempt.task, partial(_embedded, attempt, to_verify=to_verify)).run()
 
 
@@ -273,10 +275,19 @@ def _embedded(attempt: Attempt, *, to_verify: bool) -> Any:
         attempt.steps.doubts.discard(attempt.identity)
         if found is not None:
             attempt.recorder.record("verified", attributes={"effect": "found"})
+            postconditions.check_found(attempt, found)
             return found
     if policy.atomic:
         return _atomic(attempt, policy.atomic)
-    return _watched(attempt)
+    return _checked(attempt)
+
+
+def _checked(attempt: Attempt) -> Any:
+    """Run the body, and see that its post-conditions hold."""
+    check = postconditions.begin(attempt)
+    result = _watched(attempt)
+    check(result)
+    return result
 
 
 def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
@@ -299,10 +310,14 @@ def _atomic(attempt: Attempt, aliases: tuple[str, ...]) -> Any:
         else:
             stack.enter_context(target.without_writes_to(attempt.committed))
             # Within the transactions: what is refused here must leave no marker.
+            check = postconditions.begin(attempt)
             result = _watched(attempt)
-            for marker in markers.values():
-                if not marker.done:
-                    marker.complete(result_json(result))
+            fresh = [marker for marker in markers.values() if not marker.done]
+            for marker in fresh:
+                marker.refuse_doomed()
+            check(result)
+            for marker in fresh:
+                marker.complete(result_json(result))
             # Until all is committed: from the first COMMIT on, an error says nothing about what has stayed.
             attempt.steps.doubts.add(attempt.identity)
     attempt.steps.doubts.discard(attempt.identity)

@@ -8,10 +8,10 @@ import sysconfig
 import traceback
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any
 
-from .exceptions import EffectNotAllowed, RolledBack, StepWrites, UnknownOutcome
+from .exceptions import EffectNotAllowed, PostconditionFailed, RolledBack, StepWrites, UnknownOutcome
 from .logs import OF_SYSTEMS
 from .records import Failure
 from .redaction import kept_text, redact_text
@@ -21,6 +21,7 @@ from .tracebacks import name_of, raised_at
 
 _REASONS: tuple[tuple[type[BaseException], Reason], ...] = (
     (RolledBack, Reason.ROLLED_BACK),
+    (PostconditionFailed, Reason.POSTCONDITION),
     (EffectNotAllowed, Reason.EFFECT_NOT_ALLOWED),
 )
 _UNKNOWN: tuple[type[BaseException], ...] = (
@@ -74,7 +75,7 @@ def failure_of(
         traceback=_bounded(_traceback(error) if says else raised_at(error), known),
         category=category,
         reason=next((word for cls, word in _REASONS if isinstance(error, cls)), reason),
-        frames=_frames(error.__traceback__),
+        frames=_frames(error),
     )
 
 
@@ -86,12 +87,14 @@ def is_outage(task: Any, error: BaseException) -> bool:
     return bool(task.backend.exception_safe_to_retry(error))
 
 
-def _frames(trace: TracebackType | None) -> tuple[str, ...]:
+def _frames(error: BaseException) -> tuple[str, ...]:
     """Name the functions of the project's own code that an error came through, outermost first.
 
-    Where it came through none of them, the function that raised it.
+    Where it came through none of them, the function that raised it; of post-conditions, those that do not hold.
     """
-    codes = [frame.f_code for frame, _ in traceback.walk_tb(trace)]
+    if isinstance(error, PostconditionFailed):
+        return tuple(f"post-condition {safe_text(name, 250)}" for name in error.conditions[:_FRAMES])
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     own = [code for code in codes if not code.co_filename.startswith(_FOREIGN)]
     return tuple(safe_text(_function(code), 300) for code in (own or codes[-1:])[-_FRAMES:])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from inspect import Parameter
 from typing import Any
@@ -21,8 +21,13 @@ def declared(cls: Any, option: str) -> Any:
     return partial(found, None) if is_method else getattr(cls, option, None)
 
 
-def check(task_name: str, option: str, hook: Any, signature: inspect.Signature | None) -> None:
+def check(
+    task_name: str, option: str, hook: Any, signature: inspect.Signature | None, *, also: Collection[str] = ()
+) -> None:
     """See that a hook wants nothing that the task can't give: else that shows in the middle of a crash.
+
+    Args:
+        also: what it is given beside the task's arguments.
 
     Raises:
         ConfigurationError: it does; the message names what.
@@ -32,7 +37,7 @@ def check(task_name: str, option: str, hook: Any, signature: inspect.Signature |
     if parameters is None or signature is None:
         return
     wanted = [p.name for p in parameters if p.default is p.empty and p.kind not in (*_RESTS, p.POSITIONAL_ONLY)]
-    unknown = ", ".join(name for name in wanted if name not in signature.parameters)
+    unknown = ", ".join(name for name in wanted if name not in signature.parameters and name not in also)
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
         known = ", ".join(signature.parameters) or "none"
         raise ConfigurationError(

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import hooks
+from . import conditions, hooks
 from .arguments import named
 from .clock import Micros, micros
+from .conditions import Condition
 from .config import Settings
 from .exceptions import ConfigurationError
 from .older_celery import retries_when_lost
@@ -39,10 +40,11 @@ OPTIONS: dict[str, str] = {
     "capture": "none, keys or full",
     "failures": "a FailurePolicy: which failures are retried, how often, after what time",
     "state": "a dict of names and callables, each of which takes the task's arguments and returns what to capture",
+    "postconditions": "a list of callables, each of which takes the task's arguments and its `result`, and judges it",
 }
 """Our task options, and what each may be."""
 
-RESERVED = frozenset({"postconditions", "invalidates", "compensate", "dependency"})
+RESERVED = frozenset({"invalidates", "compensate", "dependency"})
 """Options of later versions: warned of, as a task that declares one counts on a protection that is not there."""
 
 
@@ -89,6 +91,8 @@ class TaskPolicy:
     """How much of the job's data goes into its trace."""
     state: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """What is captured before and after the body, by its name."""
+    postconditions: tuple[Condition, ...] = ()
+    """What has to hold once the body has returned."""
     failures: FailurePolicy | None = None
     """What becomes of its failures; None where the task leaves retries to Celery."""
     excluded: bool = False
@@ -171,6 +175,7 @@ def check_options(cls: Any) -> None:
         hooks.check(name, option, hooks.declared(cls, option), signature)
     for state, hook in (options["state"] or {}).items():
         hooks.check(name, f"state[{state!r}]", hook, signature)
+    conditions.check(name, options["postconditions"] or (), signature)
 
 
 def as_declared(task: Any, changed: Mapping[str, Any]) -> Any:
@@ -182,7 +187,7 @@ def as_declared(task: Any, changed: Mapping[str, Any]) -> Any:
 
 _UNMISTAKABLE = (
     "idempotency_key", "on_incomplete", "on_failed_key", "on_store_error", "on_contention", "atomic", "fenced",
-    "lease_ttl", "stepwise",
+    "lease_ttl", "stepwise", "postconditions",
 )  # fmt: skip
 """Options whose names nobody else's task class has by chance."""
 
@@ -276,6 +281,7 @@ def compile_policy(task: Any, settings: Settings, changed: Mapping[str, Any] = _
         about=_about(task),
         capture=Capture(options["capture"] or settings.capture),
         state={name: hooks.fitted(hook, signature) for name, hook in (options["state"] or {}).items()},
+        postconditions=conditions.compiled(options["postconditions"] or (), signature),
         failures=options["failures"],
         excluded=is_excluded(task.name, settings.exclude),
     )
@@ -419,6 +425,7 @@ _GOOD: dict[str, Callable[[Any], bool]] = {
         isinstance(value, Mapping)
         and all(isinstance(name, str) and name and callable(hook) for name, hook in value.items())
     ),
+    "postconditions": lambda value: isinstance(value, (list, tuple)) and all(map(callable, value)),
 }
 
 

@@ -8,12 +8,12 @@ from celery.exceptions import Ignore, Reject, Retry
 
 from .attempts import Attempt
 from .clock import SECOND, wall
-from .exceptions import OwnershipLost
+from .exceptions import OwnershipLost, PostconditionFailed
 from .failures import leaves_outcome_unknown
 from .retries import policy as policies
 
-_CONTROL = (Ignore, Reject, Retry)
-"""How a body speaks to Celery: no failures."""
+_FINAL = (Ignore, Reject, Retry, PostconditionFailed)
+"""How a body speaks to Celery, which are no failures; and a wrong result, which a retry would but repeat."""
 
 
 def retried(attempt: Attempt, error: BaseException) -> BaseException:
@@ -54,7 +54,7 @@ def delay_s(attempt: Attempt, error: BaseException | None) -> float | None:
 
 
 def _is_ours_to_decide(attempt: Attempt, error: BaseException) -> bool:
-    if not isinstance(error, Exception) or isinstance(error, _CONTROL) or attempt.celery_gave_up:
+    if not isinstance(error, Exception) or isinstance(error, _FINAL) or attempt.celery_gave_up:
         return False
     if isinstance(error, OwnershipLost) and error.is_owners:
         return False

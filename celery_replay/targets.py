@@ -18,6 +18,13 @@ class Marker(Protocol):
     result: str | None
     """Its return value as JSON."""
 
+    def refuse_doomed(self) -> None:
+        """See that the transaction can still be committed.
+
+        Raises:
+            RolledBack: it can't.
+        """
+
     def complete(self, result: str | None) -> None:
         """Keep the return value; it commits with the effect."""
 

@@ -76,6 +76,8 @@ class Recorder:
         self._sequence = 0
         self._start = 0
         self.dropped = 0
+        self.witnessed: list[tuple[str, Mapping[str, Any]]] | None = None
+        """Events with their attributes as they were given, for post-conditions; they are kept nowhere."""
 
     def record(
         self,
@@ -99,6 +101,8 @@ class Recorder:
             blobs: what it refers to, by reference, to be kept as long as the trace.
             fields: step, resource_version, input_ref, output_ref; fence, where it is not the job's.
         """
+        if self.witnessed is not None and len(self.witnessed) < BUFFER_LIMIT:
+            self.witnessed.append((name, attributes or {}))
         flags = domain | side_effect << 1
         if domain:
             name = safe_text(name, 200)

@@ -28,6 +28,7 @@ BUILT_IN: Sequence[Rule] = (
     _ITSELF,
     rule(Category.UNKNOWN_OUTCOME, ours.UnknownOutcome, name="unknown outcome"),
     rule(Category.VALIDATION, ours.KeyConflict, name="key conflict"),
+    rule(Category.VALIDATION, ours.PostconditionFailed, name="post-condition"),
     rule(Category.CONCURRENCY, ours.VersionConflict, ours.FenceRefused, name="lost race"),
     rule(Category.PERMANENT, ours.EffectNotAllowed, name="effect not allowed"),
     rule(Category.POISON, ours.PoisonJob, ours.RequeuedTooOften, ours.LostTooOften, name="poison"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .fencing import fenced, register_fence
     from .markers import marked
+    from .postconditions import has_rows, version_rose
     from .rollbacks import watch_rollbacks
     from .task import ReplayTask
     from .updates import fenced_update, versioned_update
@@ -15,8 +16,10 @@ __all__ = [
     "ReplayTask",
     "fenced",
     "fenced_update",
+    "has_rows",
     "marked",
     "register_fence",
+    "version_rose",
     "versioned_update",
     "watch_rollbacks",
 ]
@@ -25,8 +28,10 @@ _HOMES = {
     "ReplayTask": "task",
     "fenced": "fencing",
     "fenced_update": "updates",
+    "has_rows": "postconditions",
     "marked": "markers",
     "register_fence": "fencing",
+    "version_rose": "postconditions",
     "versioned_update": "updates",
     "watch_rollbacks": "rollbacks",
 }

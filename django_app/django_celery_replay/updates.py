@@ -44,7 +44,7 @@ def versioned_update(
         ConfigurationError: there is no expected version, or the queryset has more than one row.
     """
     instance = target if isinstance(target, Model) else None
-    rows = _writable(_of_instance(target) if isinstance(target, Model) else target)
+    rows = writable(_of_instance(target) if isinstance(target, Model) else target)
     if expected is None and instance is not None:
         expected = getattr(instance, version_field)
     if not isinstance(expected, int) or version_field in changes:
@@ -70,7 +70,7 @@ def _of_instance(instance: Model) -> QuerySet[Any]:
     return rows
 
 
-def _writable(rows: Any) -> QuerySet[Any]:
+def writable(rows: Any) -> QuerySet[Any]:
     """Return a queryset on the database that it would be written to."""
     writable: QuerySet[Any] = rows.using(rows._db or router.db_for_write(rows.model, **rows._hints))
     return writable
@@ -128,7 +128,7 @@ def fenced_update(rows: QuerySet[Any], fence_field: str, token: int, /, **change
     Raises:
         FenceRefused: a newer owner has written one of them.
     """
-    rows = _writable(rows)
+    rows = writable(rows)
 
     def change(connection: BaseDatabaseWrapper) -> int:
         free = Q(**{f"{fence_field}__lte": token}) | Q(**{f"{fence_field}__isnull": True})

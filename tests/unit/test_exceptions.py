@@ -25,6 +25,8 @@ IDS = {
     "KeyFailed": "key-failed",
     "OwnershipLost": "ownership-lost",
     "PoisonJob": "poison",
+    "PostconditionFailed": "postcondition",
+    "PostconditionUnchecked": "postcondition-unchecked",
     "RequeuedTooOften": "requeued",
     "RecordedFailure": "recorded-failure",
     "ReplayError": "replay",

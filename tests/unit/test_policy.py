@@ -30,6 +30,7 @@ BAD_OPTIONS = {
     "stepwise": ["yes", 1],
     "replay": ["always", True],
     "capture": ["all", True, "", 1],
+    "postconditions": [dict, "order", [3], {"order": dict}],
     "failures": [3, "retry", {"transient": 3}],
     "state": [[], "order", {"order": 3}, {1: dict}, {"": dict}],
 }
