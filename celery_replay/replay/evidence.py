@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from .. import dead_letters
 from ..records import Job, Letter, StepRecord
-from ..states import Category, Effect, Reason, StepState
+from ..states import Category, Effect, Outcome, Reason, StepState
 from ..stores.base import Store
 
 _MEND = {
     Reason.KEY_CONFLICT: "its key was used with another payload: mend the payload, or give it another key",
     Reason.KEY_FAILED: "no: the job that has its key failed; triage that one",
+    Reason.POSTCONDITION: "no sign of it: the body took it; look at what came out, and at the code",
 }
 
 
@@ -96,9 +97,13 @@ def _mending(letter: Letter) -> str:
     return "no sign of it"
 
 
+_TO_ITS_END = "the body came to its end, and what it did is not as it has to be"
+
+
 def _half_done(job: Job | None, steps: Sequence[StepRecord]) -> list[str]:
     told = [f"step {s.name} is done" for s in steps if s.state is StepState.SETTLED]
     told += [f"step {s.name} was begun; nobody knows its end" for s in steps if s.state is StepState.CLAIMED]
     if job is not None and job.unsettled and not steps:
-        told.append("the body was cut off; nobody knows what it had done")
+        ended = job.status is Outcome.FAILED_VALIDATION
+        told.append(_TO_ITS_END if ended else "the body was cut off; nobody knows what it had done")
     return told

@@ -27,6 +27,7 @@ LIMIT_S = 1
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ends well": ("well", {}),
     "exception": ("raising", {}),
+    "post-condition that does not hold": ("wrong", {}),
     "soft time limit": ("long", {"soft_time_limit": LIMIT_S}),
     "retries exhausted": ("retrying", {}),
     "autoretry exhausted": ("retrying by itself", {}),

@@ -12,6 +12,7 @@ outcome | acknowledged | pool | attempts | job | dead letter | canvas | body's l
 ends well | early, late | all | succeeded | succeeded | | link, chord |
 exception | early, late, kept on failure | all | failed | failed | exception | errback, chord error | chord_failed
 exception, error callback of the old kind | early | all | failed | failed | exception | errback, chord error | chord_failed
+post-condition that does not hold | early, late, kept on failure | all | failed_validation | failed_validation | postcondition | errback, chord error | chord_failed
 soft time limit | early, late | prefork | failed | failed | soft_time_limit | errback, chord error | chord_failed
 soft time limit | early, late | threads, gevent, solo | succeeded | succeeded | | link, chord |
 hard time limit | early, late | prefork, gevent | cut off | lost | hard_time_limit | errback, chord error | chord_failed

@@ -16,6 +16,7 @@ from celery_replay import (
     recorded,
     step,
 )
+from celery_replay.replay.evidence import evidence_of
 from celery_replay.retries import FailurePolicy, Retry
 from celery_replay.states import Category, Effect, Outcome, Reason
 
@@ -156,6 +157,17 @@ def test_a_body_that_is_one_effect_is_not_done_again_by_another_submission(lab):
     assert ended(lab, second).status is Outcome.FAILED
     assert lab.letter(second.id).reason is Reason.EFFECT_UNSETTLED
     assert lab.log == [5]
+
+
+def test_whoever_triages_the_letter_is_told_what_is_known(lab):
+    result = shipping(lab, one_label, idempotency_key="ship:{order_id}").delay(5)
+    ended(lab, result)
+
+    found = evidence_of(lab.store, lab.letter(result.id))
+
+    assert not found.safe
+    assert found.mend.startswith("no sign of it")
+    assert found.half_done == ["the body came to its end, and what it did is not as it has to be"]
 
 
 def test_where_the_task_can_ask_for_the_effect_what_is_found_is_checked_too(lab):

@@ -98,6 +98,12 @@ def raising(self: Any, reference: str) -> None:
     raise ValueError(reference)
 
 
+@task("wrong", postconditions=[lambda result: result == "right"])
+def wrong(self: Any, reference: str) -> str:
+    """Return what it should not."""
+    return reference
+
+
 @task("retrying", max_retries=2)
 def retrying(self: Any, reference: str) -> None:
     """Ask for retries until there are no more."""
