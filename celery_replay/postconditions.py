@@ -78,6 +78,9 @@ class _Checks:
             PostconditionFailed: some do not.
             PostconditionUnchecked: a check failed itself.
         """
+        if self._attempt.retry_at is not None:
+            # It has published a retry, and returned all the same: that one's body is to be asked.
+            return
         doubts, identity, is_step = self._attempt.steps.doubts, self._attempt.identity, self._attempt.policy.is_step
         if is_step:
             # What the body did has stayed, and is not known to be right: nobody is to do it again blindly.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from celery import Celery
 
+from celery_replay import Violation
 from celery_replay.clock import SECOND
 from celery_replay.dry_run.comparison import Ends
 from celery_replay.dry_run.engine import NotRunnable
 from celery_replay.dry_run.recording import Recording
 from celery_replay.dry_run.variation import Variation, VariationUnfit
 from celery_replay.dry_run.verdicts import summed
+from celery_replay.policy import compile_policy
 from celery_replay.replay.fitting import PayloadUnfit
+from celery_replay.runtime import runtime_of
+from celery_replay.stores.memory import MemoryStore
 from tests.dry_run import shop
 from tests.dry_run.conftest import Try
 from tests.support.counting_server import CountingServer
@@ -63,6 +68,24 @@ def test_another_failure_is_another_failure(today: Try) -> None:
         "message": "no such street",
         "reason": "exception",
     }
+
+
+def test_what_has_to_hold_by_todays_code_is_asked_of_what_it_would_bring_about(
+    today: Try, recorded: tuple[Celery, MemoryStore]
+) -> None:
+    app, _ = recorded
+    task, runtime = app.tasks["shop.ship"], runtime_of(app)
+    as_declared = runtime.policy(task)
+    conditions = {"postconditions": [lambda result: Violation(expected="ann", found=result[1])]}
+    runtime.use_policy(compile_policy(task, runtime.settings, conditions))
+    try:
+        ran = today("mended")
+    finally:
+        runtime.use_policy(as_declared)
+    assert ran.comparison.ends is Ends.OTHERWISE
+    assert ran.comparison.failure is not None
+    assert ran.comparison.failure["reason"] == "postcondition"
+    assert "expected 'ann', found 'bob'" in ran.comparison.said
 
 
 def test_a_step_of_which_nothing_is_recorded_is_not_done(today: Try) -> None:

@@ -9,6 +9,7 @@ from celery_replay import (
     OwnershipLost,
     PostconditionFailed,
     PostconditionUnchecked,
+    StoreUnavailable,
     Violation,
     current_attempt,
     published,
@@ -19,10 +20,18 @@ from celery_replay import (
 from celery_replay.replay.evidence import evidence_of
 from celery_replay.retries import FailurePolicy, Retry
 from celery_replay.states import Category, Effect, Outcome, Reason
+from celery_replay.stores.memory import MemoryStore
 
 SOON = Retry(first_s=0.01, cap_s=0.02)
 EAGERLY = FailurePolicy(**{str(kind): SOON for kind in Category})
 """Tries everything again."""
+
+
+class Away(MemoryStore):
+    """A store that nobody can open an attempt in."""
+
+    def open(self, *args, **kwargs):
+        raise StoreUnavailable
 
 
 def shipping(lab, *conditions, **options):
@@ -216,6 +225,28 @@ def test_a_failing_error_callback_hears_of_it_and_no_link_goes_on(lab):
 
     ended(lab, result)
     lab.idle()
+    assert lab.log == [5]
+
+
+def test_a_body_that_has_published_a_retry_is_not_through_yet(lab):
+    @lab.task(bind=True, postconditions=[lambda result: result == "shipped"])
+    def ship(self):
+        if not self.request.retries:
+            self.retry(countdown=0, throw=False)
+            return "not yet"
+        return "shipped"
+
+    job = ended(lab, ship.delay())
+
+    assert (job.status, job.attempts) == (Outcome.SUCCEEDED, 2)
+
+
+def test_without_the_store_conditions_are_asked_all_the_same(lab):
+    lab.use(Away(lab.clock))
+
+    error = lab.error(shipping(lab, one_label, on_store_error="open").delay(5))
+
+    assert isinstance(error, PostconditionFailed)
     assert lab.log == [5]
 
 
