@@ -6,7 +6,9 @@ A part stands between `<!-- generated: name -->` and `<!-- end -->`. A test comp
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import click
 
+import celery_replay
 from celery_replay import cli, config, exceptions, headers, states
 from celery_replay.replay import effects, operations, plan
 
@@ -70,9 +73,21 @@ def _words_of(module: ModuleType, name: str) -> str:
 
 
 def _errors() -> str:
+    _import_all()
     found = sorted({*_tree(exceptions.ReplayError)}, key=lambda kind: kind.id)
     rows = ((f"`{kind.id}`", f"`{kind.__name__}`", *_cause_and_mend(kind)) for kind in found)
     return _table(("id", "exception", "cause", "mend"), rows)
+
+
+def _import_all() -> None:
+    """Import what defines errors, wherever that is: a class that is not loaded is not known."""
+    for found in pkgutil.walk_packages(celery_replay.__path__, "celery_replay."):
+        if not found.name.startswith(_ADAPTERS):
+            importlib.import_module(found.name)
+
+
+_ADAPTERS = ("celery_replay.contrib", "celery_replay.pytest_plugin")
+"""They need what may not be installed, and define none."""
 
 
 def _tree(kind: type[exceptions.ReplayError]) -> Iterator[type[exceptions.ReplayError]]:

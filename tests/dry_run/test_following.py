@@ -94,7 +94,7 @@ def told(found: DryRun, *names: str) -> list[Any]:
 def test_without_being_asked_nothing_is_followed(ran: Ran) -> None:
     found = ran(lambda task: task.app.tasks["family.child"].delay("ann").id, Variation())
     assert found.found is not None
-    assert (found.found["followed"], found.found["published"]) == (None, ["child"])
+    assert (found.found["followed"], found.found["published"]) == (None, ["family.child"])
 
 
 def test_children_are_told_each_with_its_outcome(ran: Ran) -> None:
@@ -110,7 +110,9 @@ def test_a_child_gets_what_the_original_s_child_was_given_then(ran: Ran) -> None
         task.app.tasks["family.child"].apply_async(("ann",), task_id="child-of-then")
         task.app.tasks["family.child"].apply(("ann",), task_id="child-of-then")
 
-    found = ran(lambda task: [task.app.tasks["family.child"].delay(who) for who in ("ann", "bob")] and None, then=publish)
+    found = ran(
+        lambda task: [task.app.tasks["family.child"].delay(who) for who in ("ann", "bob")] and None, then=publish
+    )
     assert told(found, "recorded", "outcome", "result", "missing") == [
         (True, "succeeded", "receipt of ann", []),
         # Nothing is known of bob, and ann's receipt is not his.

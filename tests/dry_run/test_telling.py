@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from celery_replay.dry_run.comparison import Comparison, Ends, Moment, Pair
+from celery_replay.dry_run.comparison import Comparison, Ends
 from celery_replay.dry_run.engine import DryRun
+from celery_replay.dry_run.moments import Both, Moment, Pair
 from celery_replay.dry_run.recording import Recording
 from celery_replay.dry_run.telling import LIMIT, kept_of
 from celery_replay.records import evolve
@@ -25,11 +26,20 @@ def ran(recording: Recording) -> Any:
     failure = {"type": "shop.Refused", "message": f"{SECRET} was refused", "reason": "exception"}
 
     def make(found: dict[str, Any]) -> DryRun:
-        pair = Pair(then=Moment(name="step buy", status="ok"), now=Moment(name="step buy", status="fail", error="E"))
+        pair = Pair(
+            then=Moment(name="step buy", status="ok"),
+            now=Moment(name="step buy", status="fail", error="E"),
+            differs=("step",),
+        )
+        same = Both(then=[], now=[])
         comparison = Comparison(
             ends=Ends.OTHERWISE,
             said=f"it fails, and not as it did: shop.Refused: {SECRET} was refused",
             pairs=[pair],
+            key=same,
+            leases=same,
+            effects=same,
+            cache=same,
             outcome_then="failed",
             failure_then=failure,
             outcome="failed",
@@ -80,5 +90,6 @@ def test_a_task_that_lets_no_values_into_its_trace_lets_none_into_this(ran: Any)
     kept = kept_of(ran({"result": ["R-77"], "state": [ROW]}), "fork", values=False)
     assert kept["said"] == "fails another way"
     assert kept["now"] == {"outcome": "failed", "failure": {"type": "shop.Refused", "message": ""}}
-    assert kept["steps"] == [{"then": "step buy ok", "now": "step buy fail", "same": False}]
+    told = {"then": "step buy ok", "now": "step buy fail", "same": False, "differs": ["step"]}
+    assert kept["steps"] == [told]
     assert not {"state", "output", "blocked", "surroundings"} & kept.keys()

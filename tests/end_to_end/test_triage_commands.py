@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
