@@ -233,13 +233,15 @@ def test_what_never_comes_back_is_given_up(any_lab, away):
         away.results = True
 
     result = pay.delay()
-    # As it is, and twice more; each time success and failure. On a slow machine a copy of it may have been parked.
+    # As it is, and twice more; each time success and failure.
     lab.wait(lambda: len(away.refused) >= 3)
     counts = [-1, len(away.refused)]
     while counts[-1] != counts[-2] and len(counts) < 12:
         time.sleep(4 * SETTLE_S)
         counts.append(len(away.refused))
-    assert counts[-1] == counts[-2] <= 12
+    # On a slow machine a copy of it may have been parked: that one is sent each round, as long as the outage lasts.
+    parked = lab.store.row(lab.job(result.id).submission) is not None
+    assert parked or counts[-1] == counts[-2] <= 12
     away.ends()
     lab.idle()
     assert lab.log == ["pay"]
