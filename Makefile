@@ -10,7 +10,7 @@ PIP := -m pip --quiet --disable-pip-version-check --no-input
 CODE := celery_replay django_app example_project benchmarks tests docs noxfile.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chaos test-versions fmt fmt-check lint types layers migrations check bench scale demo demo-web docs wheel clean
+.PHONY: help venv test test-deep chaos test-versions fmt fmt-check lint types layers migrations check bench scale demo demo-web docs wheel clean
 
 help:  ## Show the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -26,12 +26,15 @@ $(VENV)/.stamp: pyproject.toml
 PACKAGING := tests/packaging
 
 # Hundreds of processes import the same code: without compiled files each would compile it again, for minutes in all.
-test chaos: export PYTHONDONTWRITEBYTECODE =
+test test-deep chaos: export PYTHONDONTWRITEBYTECODE =
 
-# Tests with workers mostly wait: five processes keep two cores busy. The tests' conftest says what stays together.
+# Tests with workers mostly wait: four processes keep two cores busy. The tests' conftest says what stays together.
 # One that dies ends the run: the scheduler would wait for ever for what it was to do.
-test: venv  ## Run the tests; ARGS go to pytest, and then it is one process
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 5 --max-worker-restart 0 --durations 10 --ignore=$(PACKAGING))
+test: venv  ## Run the tests, of large tables a part; ARGS go to pytest, and then it is one process
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --max-worker-restart 0 --durations 10 --ignore=$(PACKAGING))
+
+test-deep: export REPLAY_TEST_DEEP = 1
+test-deep: test  ## Run all tests, each table on every pool, database and role
 
 CHAOS := tests/end_to_end/test_chaos.py tests/django_store/test_kills.py
 

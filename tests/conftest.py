@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import types
 import uuid
@@ -56,8 +57,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+DEEP = re.compile(
+    r"test_outcomes\.py::.*\b(gevent|solo)\b"
+    r"|test_chord_ends\.py::.*\[(mariadb|sqlite)-"
+    r"|test_shadows\.py::.*\[superuser-"
+)
+"""Parts of tables that only `make test-deep` runs: each is like another part, on another pool, database or role."""
+
+
+def is_deep() -> bool:
+    """Is all of every table wanted?"""
+    return bool(os.environ.get("REPLAY_TEST_DEEP"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes longest where several processes share the tests; small ones fill the rest."""
+    left_out = [] if is_deep() else [item for item in items if DEEP.search(item.nodeid)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not DEEP.search(item.nodeid)]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(TOGETHER))
 

@@ -74,8 +74,8 @@ POINTS = {
     "chord: result and part": "result",
     "chord: part and its flag": "canvas",
 }
-WAVE = 20
-"""Jobs that die together with one worker."""
+WAVE = 12
+"""Jobs that die together with one worker: each has two connections, and a server has a hundred for all."""
 PATIENCE_S = 150
 SETTLE_S = 4
 """Watched after everything has come as expected: longer than the visibility timeout and every lease."""
