@@ -61,6 +61,7 @@ DEEP = re.compile(
     r"test_outcomes\.py::.*\b(gevent|solo)\b"
     r"|test_chord_ends\.py::.*\[(mariadb|sqlite)-"
     r"|test_shadows\.py::.*\[superuser-"
+    r"|tests/conformance/.*\bvalkey\b"
 )
 """Parts of tables that only `make test-deep` runs: each is like another part, on another pool, database or role."""
 
