@@ -28,10 +28,10 @@ PACKAGING := tests/packaging
 # Hundreds of processes import the same code: without compiled files each would compile it again, for minutes in all.
 test test-deep chaos: export PYTHONDONTWRITEBYTECODE =
 
-# Tests with workers mostly wait: four processes keep two cores busy. The tests' conftest says what stays together.
+# Tests with workers mostly wait: five processes keep two cores busy. The tests' conftest says what stays together.
 # One that dies ends the run: the scheduler would wait for ever for what it was to do.
 test: venv  ## Run the tests, of large tables a part; ARGS go to pytest, and then it is one process
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --max-worker-restart 0 --durations 10 --ignore=$(PACKAGING))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 5 --max-worker-restart 0 --durations 10 --ignore=$(PACKAGING))
 
 test-deep: export REPLAY_TEST_DEEP = 1
 test-deep: test  ## Run all tests, each table on every pool, database and role

@@ -62,8 +62,10 @@ DEEP = re.compile(
     r"|test_chord_ends\.py::.*\[(mariadb|sqlite)-"
     r"|test_shadows\.py::.*\[superuser-"
     r"|tests/conformance/.*\bvalkey\b"
+    r"|tests/inprocess/.*\bsolo\b"
+    r"|test_pages\.py::.*how-to/(uninstall|keep-|rebuild-|run-|take-|guard-|choose-|test-your)"
 )
-"""Parts of tables that only `make test-deep` runs: each is like another part, on another pool, database or role."""
+"""What only `make test-deep` runs: parts of tables, each like others on another pool, database or role; and pages."""
 
 
 def is_deep() -> bool:

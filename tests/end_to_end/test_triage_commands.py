@@ -132,8 +132,8 @@ def test_a_rate_is_kept_by_the_steward_and_an_abort_keeps_the_rest(stage: Stage,
         stage.sign(name)
     ids = " ".join(letter.submission for letter in letters)
 
-    # The second one is due two minutes later: time enough to start a process, however slow.
-    sent = typist.reads(f"dlq replay {ids} --because mended --yes --rate 0.008 --detach")
+    # The second one is due 100 seconds later: time enough to start a process, however slow.
+    sent = typist.reads(f"dlq replay {ids} --because mended --yes --rate 0.01 --detach")
     wait_for(lambda: stage.effects(names[0]), "the first one")
     (aborted,) = typist.reads(f"dlq abort {sent[0]['operation']} --because enough")
     ends = {one["id"]: one["verdict"] for one in typist.reads(f"dlq follow {sent[0]['operation']}", code=4)}

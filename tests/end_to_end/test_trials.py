@@ -121,6 +121,24 @@ def test_a_worker_tells_how_a_job_would_end_and_does_nothing_real(
     assert {job.operation for job in stage.jobs()} <= {"order", "keep"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_interrupts_many_leaves_nothing_behind(
+    places: dict[str, Place], stage: Stage, number: signal.Signals
+) -> None:
+    place = places["prefork"]
+    letters = [place.fails(fresh()) for _ in range(2)]
+    command = [sys.executable, "-m", "celery", "-A", stage.app, "replay", "dlq", "dry-run", "--jobs", "2"]
+    env = {**stage.process_environment(), "TRIAL_SECONDS": "60"}
+    with subprocess.Popen([*command, *(letter.submission for letter in letters)], env=env, cwd=ROOT) as typed:
+        process = psutil.Process(typed.pid)
+        wait_for(lambda: len(process.children()) == 2, "both begun")
+        children = process.children()
+        typed.send_signal(number)
+        assert typed.wait(20) != 0
+    assert not any(child.is_running() and _lives(child) for child in children)
+    assert not [*Path("/dev/shm").glob(f"celery-replay-dry-run-{typed.pid}-*")]
+
+
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_lock_that_a_thread_of_the_worker_keeps_holds_up_no_dry_run(
     places: dict[str, Place], stage: Stage, pool: str
@@ -146,24 +164,6 @@ def _letter(app: Any, submission: str) -> Any:
 
 def _notes(app: Any, group_id: str) -> list[str]:
     return [entry.text for entry in runtime_of(app).store.notes(group_id)]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_interrupts_many_leaves_nothing_behind(
-    places: dict[str, Place], stage: Stage, number: signal.Signals
-) -> None:
-    place = places["prefork"]
-    letters = [place.fails(fresh()) for _ in range(2)]
-    command = [sys.executable, "-m", "celery", "-A", stage.app, "replay", "dlq", "dry-run", "--jobs", "2"]
-    env = {**stage.process_environment(), "TRIAL_SECONDS": "60"}
-    with subprocess.Popen([*command, *(letter.submission for letter in letters)], env=env, cwd=ROOT) as typed:
-        process = psutil.Process(typed.pid)
-        wait_for(lambda: len(process.children()) == 2, "both begun")
-        children = process.children()
-        typed.send_signal(number)
-        assert typed.wait(20) != 0
-    assert not any(child.is_running() and _lives(child) for child in children)
-    assert not [*Path("/dev/shm").glob(f"celery-replay-dry-run-{typed.pid}-*")]
 
 
 def test_a_worker_that_is_killed_takes_its_dry_runs_with_it(make_stage: StageMaker) -> None:
