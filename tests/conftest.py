@@ -58,12 +58,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 DEEP = re.compile(
-    r"test_outcomes\.py::.*\b(gevent|solo)\b"
+    r"test_outcomes\.py::.*\b(gevent|solo|threads)\b"
     r"|test_chord_ends\.py::.*\[(mariadb|sqlite)-"
     r"|test_shadows\.py::.*\[superuser-"
-    r"|tests/conformance/.*\bvalkey\b"
+    r"|tests/conformance/.*\b(valkey|mariadb)\b"
     r"|tests/inprocess/.*\bsolo\b"
-    r"|test_pages\.py::.*how-to/(uninstall|keep-|rebuild-|run-|take-|guard-|choose-|test-your)"
+    r"|test_pages\.py::.*how-to/(?!declare|dry-run|retry|triage-dead)"
 )
 """What only `make test-deep` runs: parts of tables, each like others on another pool, database or role; and pages."""
 
