@@ -170,6 +170,11 @@ _HISTORY = Codec(HistoryEntry)
 _STATES = {"claimed": b"c", "settled": b"s"}
 
 
+def text_of(name: bytes) -> str:
+    """Return a name as it was before Redis had it, whatever it is made of."""
+    return name.decode("utf-8", "surrogatepass")
+
+
 def escaped(text: str | None) -> str:
     """Return a text as a head has it, which scripts read: without tabs and line feeds."""
     if not text:

@@ -19,6 +19,7 @@ from ...clock import SECOND, Micros
 from ...records import Chunk
 from ..archive import Backlog, Now, Taken
 from . import codec, scripts
+from .codec import text_of
 from .jobs import fields_of, kept_of
 from .links import Link
 
@@ -29,7 +30,7 @@ def take(link: Link, settle_us: Micros, limit: int, names: Sequence[str]) -> Tak
     """Take names out of the outbox."""
     raw = [name.encode("utf-8", "surrogatepass") for name in names]
     found = link.call(scripts.TAKE, settle_us, limit, *raw)
-    return {_text(name): noted for name, noted in zip(found[::2], found[1::2], strict=True)}
+    return {text_of(name): noted for name, noted in zip(found[::2], found[1::2], strict=True)}
 
 
 def told(link: Link, taken: Mapping[str, bytes]) -> None:
@@ -63,18 +64,18 @@ def note_older(link: Link, limit: int) -> int:
     if begin == _ALL:
         return 0
     found = link.do("XRANGE", "jobs", begin, "+", "COUNT", limit)
-    submissions = list(dict.fromkeys(_text(entry[1][1]) for entry in found))
+    submissions = list(dict.fromkeys(text_of(entry[1][1]) for entry in found))
     values = link.many("GET", [f"j:{submission}" for submission in submissions])
     jobs = [kept_of(s, value).job for s, value in zip(submissions, values, strict=True) if value is not None]
     traces = sorted({job.trace_id for job in jobs})
     fields = zip(traces, link.many("HKEYS", [f"t:{trace}" for trace in traces]), strict=True)
-    apart = [f"{_text(name)}\t{trace}" for trace, names in fields for name in names if name[:2] in (b"e:", b"x:")]
+    apart = [f"{text_of(name)}\t{trace}" for trace, names in fields for name in names if name[:2] in (b"e:", b"x:")]
     own = [name for job in jobs for name in (f"j:{job.submission}", f"s:{job.identity}", f"h:s:{job.submission}")]
     _note(link, [*own, *apart])
     if len(found) < limit:
         # What was said of groups and operations: little, and no job leads there.
-        homes = {_text(name).rpartition("\t")[0] for name in link.do("ZRANGE", "history", 0, -1)}
-        resources = [f"l:{_text(name)}" for name in link.do("ZRANGE", "leases", 0, -1)]
+        homes = {text_of(name).rpartition("\t")[0] for name in link.do("ZRANGE", "history", 0, -1)}
+        resources = [f"l:{text_of(name)}" for name in link.do("ZRANGE", "leases", 0, -1)]
         _note(link, [*(f"h:{home}" for home in sorted(homes) if not home.startswith("s:")), *resources])
     link.do("SET", "archived", b"(" + found[-1][0] if len(found) == limit else _ALL)
     return len(jobs)
@@ -163,7 +164,3 @@ def _lease(found: Now, resource: str, answer: Any) -> None:
 _TELL: dict[str, Callable[[Now, str, Any], None]] = {
     "j": _job, "s": _steps, "h": _history, "e": _events, "x": _blob, "l": _lease,
 }  # fmt: skip
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...clock import Micros
 from ...states import LetterState, Outcome
 from . import scripts
+from .codec import text_of
 from .links import Argument, Link
 
 OVER = "\t".join(["", *sorted(o.value for o in Outcome if o.over), ""])
@@ -30,14 +31,10 @@ def jobs(link: Link, clock: Argument, limit: int) -> int:
 def operations(link: Link, now: Micros, limit: int) -> None:
     """Delete operations with their letters, and what was done to them as a whole."""
     old = link.do("ZRANGEBYSCORE", "ops:over", "-inf", now, "LIMIT", 0, limit)
-    for name in map(_text, old):
-        for entry in map(_text, link.do("HKEYS", f"h:o:{name}")):
+    for name in map(text_of, old):
+        for entry in map(text_of, link.do("HKEYS", f"h:o:{name}")):
             place = f"o:{name}\t{entry}"
             link.each("ZREM", [(index, place) for index in ("history", f"ho:{name}")])
         link.many("DEL", [f"portions:{name}", f"h:o:{name}", f"op:{name}"])
         # What it is found by last: whoever is killed before that does it again.
         link.each("ZREM", [(index, name) for index in ("ops", "ops:active", "ops:over")])
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")

@@ -25,7 +25,7 @@ from ...records import (
 from ...states import LetterState
 from ..reading import Look, Pause, Position, Reader
 from . import codec, placing, scripts
-from .codec import escaped
+from .codec import escaped, text_of
 from .jobs import FIELDS, Kept, fields_of, kept_of, whole
 from .links import Argument, Link
 from .pruning import OVER, THROUGH
@@ -118,14 +118,14 @@ class RedisReader(Reader):
             last, *found = self._call(scripts.FIND, arguments)
             if last is None:
                 return
-            jobs = [kept_of(_text(name), value).job for name, value in zip(found[::2], found[1::2], strict=True)]
+            jobs = [kept_of(text_of(name), value).job for name, value in zip(found[::2], found[1::2], strict=True)]
             yield int(last.partition(b"-")[0]), jobs
             begin = "(" + last.decode()
 
     def owners(self, identities: Sequence[str]) -> Sequence[Job]:
         """Return the jobs that hold one of these keys, or are one of these submissions."""
         owners = [owner for owner in self._many([f"c:{identity}" for identity in identities]) if owner is not None]
-        return self.jobs_named(sorted({*map(_text, owners), *identities}))
+        return self.jobs_named(sorted({*map(text_of, owners), *identities}))
 
     def jobs_named(self, submissions: Sequence[str]) -> Sequence[Job]:
         """Return the jobs of these submissions."""
@@ -152,33 +152,33 @@ class RedisReader(Reader):
     def oldest_jobs(self, after: str, until: Micros, limit: int) -> tuple[Sequence[Job], str]:
         """Return the next jobs of the index, oldest first."""
         found = self._do("XRANGE", "jobs", f"({after}" if after else "-", until // 1000, "COUNT", limit)
-        names = list(dict.fromkeys(_text(entry[1][1]) for entry in found))
+        names = list(dict.fromkeys(text_of(entry[1][1]) for entry in found))
         end = found[-1][0].decode() if len(found) == limit else ""
         return [kept.job for kept in self._kept(names) if kept.job.started_at <= until], end
 
     def jobs_of_trace(self, trace_id: str) -> Sequence[Job]:
         """Return all jobs of a trace."""
-        names = [_text(name)[2:] for name in self._do("HKEYS", f"t:{trace_id}") if name[:2] == b"j:"]
+        names = [text_of(name)[2:] for name in self._do("HKEYS", f"t:{trace_id}") if name[:2] == b"j:"]
         return [
             kept.job for kept in self._kept(list(dict.fromkeys([trace_id, *names]))) if kept.job.trace_id == trace_id
         ]
 
     def trace_size(self, trace_id: str) -> int:
         """Return how many bytes a trace's events and large values have."""
-        names = [_text(name)[2:] for name in self._do("HKEYS", f"t:{trace_id}") if name[:2] == b"x:"]
+        names = [text_of(name)[2:] for name in self._do("HKEYS", f"t:{trace_id}") if name[:2] == b"x:"]
         values = self._each("HSTRLEN", [(f"x:{name}", "") for name in names])
         return sum(len(chunk.body) for chunk in self.chunks(trace_id)) + sum(map(int, values))
 
     def unplaced(self, limit: int) -> Sequence[tuple[str, bytes]]:
         """Return large values that may go elsewhere; one that Redis has forgotten is empty."""
         placing.begin(self._run)
-        names = [_text(name) for name in self._do("SRANDMEMBER", "unplaced", limit)]
+        names = [text_of(name) for name in self._do("SRANDMEMBER", "unplaced", limit)]
         bodies = self._each("HGET", [(f"x:{name}", "") for name in names])
         return [(name, body or b"") for name, body in zip(names, bodies, strict=True)]
 
     def placed_due(self, now: Micros, limit: int) -> Sequence[Placed]:
         """Return objects elsewhere that are to be looked at."""
-        names = [_text(name) for name in self._do("ZRANGEBYSCORE", "placed", "-inf", now, "LIMIT", 0, limit)]
+        names = [text_of(name) for name in self._do("ZRANGEBYSCORE", "placed", "-inf", now, "LIMIT", 0, limit)]
         values = self._many([f"o:{name}" for name in names])
         return [codec.placed_of(n, value) for n, value in zip(names, values, strict=True) if value is not None]
 
@@ -190,7 +190,7 @@ class RedisReader(Reader):
         skipped = 0
         while len(found) < limit:
             names = self._do("ZRANGEBYSCORE", "rows", since, "+inf", "LIMIT", skipped, limit)
-            values = self._many([f"r:{_text(name)}" for name in names])
+            values = self._many([f"r:{text_of(name)}" for name in names])
             rows = [codec.ROWS.decode(value) for value in values if value is not None]
             found += [row for row in rows if (row.parked_at, row.submission) > (since, last)]
             if len(names) < limit:
@@ -220,7 +220,7 @@ class RedisReader(Reader):
         offset = 0
         while True:
             found = self._do("ZREVRANGEBYSCORE", index, start, end, "WITHSCORES", "LIMIT", offset, _BATCH)
-            pairs = [(int(float(score)), _text(name)) for name, score in zip(found[::2], found[1::2], strict=True)]
+            pairs = [(int(float(score)), text_of(name)) for name, score in zip(found[::2], found[1::2], strict=True)]
             yield [name for score, name in pairs if _within(look, (score, name))]
             if len(pairs) < _BATCH:
                 return
@@ -343,7 +343,7 @@ class RedisReader(Reader):
         return [codec.lease_of(n, value) for n, value in zip(resources, values, strict=True) if value is not None]
 
     def _first(self, key: str, limit: int) -> list[str]:
-        return [_text(name) for name in self._do("ZRANGE", key, 0, limit - 1)]
+        return [text_of(name) for name in self._do("ZRANGE", key, 0, limit - 1)]
 
     def holdings(self, resource: str) -> Sequence[Holding]:
         """Return the former holders of a resource, newest first."""
@@ -378,7 +378,7 @@ class RedisReader(Reader):
 def _group(fields: Mapping[str, bytes]) -> Group:
     return codec.GROUPS.decode(
         fields["d"],
-        error_message=_text(fields["e"]),
+        error_message=text_of(fields["e"]),
         first_seen=int(fields["s"]),
         filed=int(fields["f"]),
         unresolved=int(fields["u"]),
@@ -403,7 +403,3 @@ def _sorted(jobs: Any) -> list[Job]:
 
 def _field(value: str) -> bytes:
     return escaped(str(value)).encode("utf-8", "surrogatepass")
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")

@@ -499,7 +499,3 @@ def _keys(kind: str, names: Iterable[bytes]) -> list[str]:
 
 def _digest(value: bytes) -> str:
     return hashlib.sha1(value, usedforsecurity=False).hexdigest()
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogatepass")
