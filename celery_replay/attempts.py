@@ -301,8 +301,11 @@ class Attempt:
     def _end(self, outcome: Outcome, result: Any, error: BaseException | None, reserve_us: Micros) -> Ending:
         """Write down how the attempt ended."""
         encoded = result_json(result) if outcome is Outcome.SUCCEEDED else None
-        failure = self.failure(error, reason_of(outcome, error)) if error is not None and outcome.failing else None
-        self._record_end(outcome, failure, error, result)
+        failure, judged = None, None
+        if error is not None and outcome.failing:
+            judged = self.judge(error)
+            failure = self.failure(error, reason_of(outcome, error), judged)
+        self._record_end(outcome, failure, judged, error, result)
         if not self._ownership_lost:
             self.resources.released(self.recorder)
         quiet = outcome is Outcome.IGNORED or outcome.handed_over or self.unsure
@@ -333,10 +336,10 @@ class Attempt:
             },
         )
 
-    def failure(self, error: BaseException, reason: Reason) -> Failure:
+    def failure(self, error: BaseException, reason: Reason, judged: Judgement) -> Failure:
         """Describe an exception, as far as the task's policy lets it be told."""
-        says, category = self.policy.capture is not Capture.NONE, self.judge(error).category
-        return failure_of(error, reason, known=self.secrets(), says=says, category=category)
+        says = self.policy.capture is not Capture.NONE
+        return failure_of(error, reason, known=self.secrets(), says=says, category=judged.category)
 
     def judge(self, error: BaseException) -> Judgement:
         """Say what kind of failure an error is: first of all whether it leaves a side effect in doubt."""
@@ -348,7 +351,12 @@ class Attempt:
             and self.policy.on_incomplete is OnIncomplete.DEAD_LETTER
         ):
             return IN_DOUBT
-        return (self.policy.failures or ONLY_TOLD).judge(error, (self.request.retries or 0) + 1)
+        return (self.policy.failures or ONLY_TOLD).judge(error, self.made)
+
+    @property
+    def made(self) -> int:
+        """How many attempts Celery has made of the job, this one included."""
+        return int(self.request.retries or 0) + 1
 
     def _deliver(self, ending: Ending) -> bool:
         chunks = self.recorder.take()
@@ -495,7 +503,14 @@ class Attempt:
             began = {**began, "argument_types": arguments.types(self.policy.named(self.args, self.kwargs))}
         self.recorder.note("started", began)
 
-    def _record_end(self, outcome: Outcome, failure: Failure | None, error: BaseException | None, result: Any) -> None:
+    def _record_end(
+        self,
+        outcome: Outcome,
+        failure: Failure | None,
+        judged: Judgement | None,
+        error: BaseException | None,
+        result: Any,
+    ) -> None:
         good = outcome in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED)
         attributes: dict[str, Any] = self.recorder.returned(result) if good else {}
         if good and error is None and not attributes:
@@ -504,7 +519,6 @@ class Attempt:
         if failure is not None:
             said = {"message": failure.message[:MESSAGE_LIMIT]} if failure.message else {}
             attributes = {"error": failure.type, **said, "category": str(failure.category)}
-            judged = self.judge(error) if error is not None else None
             if judged is not None and judged.rule:
                 attributes |= {"rule": judged.rule, "because": judged.because}
         elif error is not None:

@@ -25,8 +25,7 @@ def retried(attempt: Attempt, error: BaseException) -> BaseException:
     if attempt.policy.is_step and leaves_outcome_unknown(error):
         # The next attempt is to ask.
         attempt.steps.doubts.add(attempt.identity)
-    made = _made(attempt)
-    most = None if attempt.task.max_retries is None else int(attempt.task.max_retries) + 1
+    made, most = attempt.made, policies.most_attempts(attempt.task.max_retries)
     seed = attempt.stamp.submission
     decision = policies.decide(failures, judged, made=made, most=most, age_s=_age_s(attempt), seed=seed)
     told = {"category": str(judged.category), "rule": judged.rule, "because": judged.because, "decision": decision.said}
@@ -50,7 +49,7 @@ def delay_s(attempt: Attempt, error: BaseException | None) -> float | None:
     then = failures.of(judged.category)
     if not isinstance(then, policies.Retry):
         return None
-    return max(then.delay_s(_made(attempt), attempt.stamp.submission), judged.retry_after_s or 0.0)
+    return then.wait_s(judged, attempt.made, attempt.stamp.submission)
 
 
 def _is_ours_to_decide(attempt: Attempt, error: BaseException) -> bool:
@@ -65,10 +64,6 @@ def _is_celerys(task: Any, error: Exception) -> bool:
     """Has `autoretry_for` decided? Two that retry would multiply."""
     never = tuple(getattr(task, "dont_autoretry_for", ()))
     return isinstance(error, tuple(getattr(task, "autoretry_for", ()))) and not isinstance(error, never)
-
-
-def _made(attempt: Attempt) -> int:
-    return int(attempt.request.retries or 0) + 1
 
 
 def _age_s(attempt: Attempt) -> float:

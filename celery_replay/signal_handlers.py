@@ -164,7 +164,7 @@ def failure_announced(sender: Any = None, exception: BaseException | None = None
     if attempt is None:
         return
     if attempt.closed in (Outcome.SUCCEEDED, Outcome.DEDUPLICATED) and exception is not None:
-        failure = attempt.failure(exception, Reason.RESULT_LOST)
+        failure = attempt.failure(exception, Reason.RESULT_LOST, attempt.judge(exception))
         attempt.recorder.record("result_lost", status="fail", attributes={"error": failure.type})
         attempt.runtime.store.amend(attempt.submission, failure, failure_json(failure), attempt.delivery.message())
     attempt.canvas_advanced()

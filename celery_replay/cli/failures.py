@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+from celery import Task
 
 from ..failures import blank
 from ..records import Letter
 from ..retries.builtin import BUILT_IN
-from ..retries.policy import ONLY_TOLD, FailurePolicy, decide
+from ..retries.policy import ONLY_TOLD, FailurePolicy, decide, most_attempts
 from ..retries.rules import Judgement
 from ..runtime import Runtime
 from ..trace import timeline
@@ -76,8 +77,7 @@ def _policy(here: Runtime, name: str) -> FailurePolicy:
 
 
 def _most(here: Runtime, name: str) -> int | None:
-    most = _task(here, name).max_retries if name else 3
-    return None if most is None else int(most) + 1
+    return most_attempts(_task(here, name).max_retries if name else Task.max_retries)
 
 
 def _task(here: Runtime, name: str) -> Any:

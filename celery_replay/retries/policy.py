@@ -54,6 +54,10 @@ class Retry:
         delays = f"{self.first_s:g} s to {self.cap_s:g} s apart, growing by {self.factor:g}"
         return f"retry: {often}, {delays}, jitter {self.jitter}{age}"
 
+    def wait_s(self, judged: Judgement, made: int, seed: str) -> float:
+        """Return how long to wait after so many attempts: the backoff, or longer where the other side asks for that."""
+        return max(self.delay_s(made, seed), judged.retry_after_s or 0.0)
+
     def delay_s(self, attempt: int, seed: str) -> float:
         """Return the delay after an attempt, the first being 1."""
         return delay_s(Jitter(self.jitter), self.first_s, self.factor, self.cap_s, attempt, seed)
@@ -117,6 +121,11 @@ class Decision:
     """Why, or why not."""
 
 
+def most_attempts(max_retries: int | None) -> int | None:
+    """Return how many attempts a task's `max_retries` allows, the first one included; None for no end."""
+    return None if max_retries is None else int(max_retries) + 1
+
+
 def decide(
     policy: FailurePolicy, judged: Judgement, *, made: int, most: int | None, age_s: float, seed: str
 ) -> Decision:
@@ -134,7 +143,7 @@ def decide(
     limit = then.max_attempts if then.max_attempts is not None else most
     if limit is not None and made >= limit:
         return Decision(delay_s=None, said=f"attempt {made} of {limit}")
-    delay = max(then.delay_s(made, seed), judged.retry_after_s or 0.0)
+    delay = then.wait_s(judged, made, seed)
     if then.max_age_s is not None and age_s + delay > then.max_age_s:
         return Decision(delay_s=None, said=f"{age_s:.0f} s old, and {then.max_age_s:g} s is the most")
     return Decision(delay_s=delay, said=f"attempt {made} of {limit if limit is not None else 'any number'}")
